@@ -1,0 +1,94 @@
+# The verbs of Takt. Every one works from a bare clone with Python 3.11 or later and make; CI calls
+# the same ones. The environment lies in .venv; a stamp in it makes repeated calls instant.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := constraints/ci.txt
+DEMO_EXTRAS := server,plot
+MANIFEST := pyproject.toml $(CONSTRAINTS)
+ARGS ?=
+
+# What `takt.client` may import: a robot computer has Python 3.10, so this part is checked against it.
+ROBOT_SIDE = $(wildcard src/takt/*.py $(addprefix src/takt/,core schema robot session wire client))
+
+# Newest first. A name on the PATH may be a wrapper around nothing, so each is tried.
+CANDIDATES := python3.13 python3.12 python3.11 python3
+IS_FIT := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in $(CANDIDATES); do \
+	"$$name" -c '$(IS_FIT)' 2>/dev/null && { echo "$$name"; break; }; done)
+
+# $(call install,EXTRAS): this checkout, editable, at the versions CI uses.
+define install
+	@if command -v uv >/dev/null 2>&1; then \
+		uv pip install --quiet --python $(BIN)/python -c $(CONSTRAINTS) -e '.[$(1)]'; \
+	else \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check \
+			-c $(CONSTRAINTS) -e '.[$(1)]'; \
+	fi
+endef
+
+.DEFAULT_GOAL := help
+.PHONY: help setup format check check-lint check-types check-layers test bench demo clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.dev-ready ## make .venv with everything `check` and `test` need
+
+format: $(VENV)/.dev-ready ## rewrite the code in our format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+check: check-lint check-types check-layers ## lint, format, types, layers
+
+check-lint: $(VENV)/.dev-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+check-types: $(VENV)/.dev-ready
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --pythonpath $(BIN)/python --pythonversion 3.10 $(ROBOT_SIDE)
+
+check-layers: $(VENV)/.dev-ready
+	$(BIN)/lint-imports --no-logo --no-cache
+
+test: $(VENV)/.dev-ready ## all tests that need no GPU; ARGS go to pytest
+	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+
+bench: $(VENV)/.dev-ready ## every benchmark in its short form
+	PATH="$(abspath $(BIN)):$$PATH" sh benchmarks/run.sh --quick $(ARGS)
+
+demo: $(VENV)/.demo-ready ## a small fleet served on this computer, no GPU; ARGS go to `takt demo`
+	$(BIN)/takt demo $(ARGS)
+
+clean: ## remove .venv and what builds and checks left behind
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@if command -v uv >/dev/null 2>&1; then \
+		uv venv --quiet --python '>=3.11' $(VENV); \
+	elif [ -n "$(PYTHON)" ]; then \
+		"$(PYTHON)" -m venv $(VENV); \
+	else \
+		echo "takt: needs Python 3.11 or later with its venv module; tried $(CANDIDATES)." \
+			"Install one (Debian and Ubuntu: python3 and python3-venv) or uv, or name it:" \
+			"make PYTHON=/path/to/python" >&2; \
+		exit 1; \
+	fi
+
+$(VENV)/.dev-ready: $(MANIFEST) | $(BIN)/python
+	@echo "installing Takt with its development tools into $(VENV) ..."
+	$(call install,dev)
+	@touch $@
+
+# The development environment holds everything the demo needs, so a fresh one is good enough.
+$(VENV)/.demo-ready: $(MANIFEST) | $(BIN)/python
+	@if [ -e $(VENV)/.dev-ready ]; then $(MAKE) --no-print-directory $(VENV)/.dev-ready; \
+	else $(MAKE) --no-print-directory demo-install; fi
+	@touch $@
+
+.PHONY: demo-install
+demo-install: | $(BIN)/python
+	@echo "installing Takt for the demo into $(VENV) ..."
+	$(call install,$(DEMO_EXTRAS))

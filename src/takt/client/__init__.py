@@ -1,0 +1,1 @@
+"""Asks a Takt server for action chunks, from a robot's computer."""
