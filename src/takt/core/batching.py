@@ -1,0 +1,109 @@
+"""Forms the next batch of a stage: which queue, which rows, which captured shape.
+
+All formations take their batches from here, so the lateness rule lives in one place: a hopeless
+request fills a place that would stay empty, or a batch that no feasible request waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from takt.core.disciplines import Discipline
+from takt.core.launch import Lane, Launch
+from takt.core.model import Model
+from takt.core.profile import Profile, Work
+from takt.core.queue import Entry, Queue
+from takt.core.request import Request, Stage
+
+__all__ = ["Batch", "View", "largest_work", "next_batch", "whole_batch"]
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """What a formation may look at. Formations read it and change nothing."""
+
+    profile: Profile
+    discipline: Discipline
+    queues: tuple[tuple[Queue, ...], tuple[Queue, ...]]
+    """The queues of each stage, indexed by :class:`~takt.core.request.Stage`."""
+    running: dict[Lane, Launch] = field(default_factory=dict[Lane, Launch])
+    """What runs on each busy lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one model for one stage, and the captured shape that runs them."""
+
+    model: Model
+    stage: Stage
+    requests: tuple[Request, ...]
+    size: int
+    layout: int
+
+    def work(self, share: int) -> Work:
+        """Key of this batch in the profile when held to ``share``."""
+        return Work(self.model.architecture, self.stage, self.layout, self.size, share)
+
+    def launch(self, share: int, *, device: int = 0) -> Launch:
+        """Put the batch on the lane of its stage."""
+        return Launch(
+            Lane(device, self.stage),
+            self.model.name,
+            tuple([request.seq for request in self.requests]),
+            self.size,
+            self.layout,
+            share,
+        )
+
+
+def next_batch(view: View, stage: Stage) -> Batch | None:
+    """The batch that goes next on ``stage``: the largest captured size that fills.
+
+    Returns:
+        The batch, or None when nobody waits.
+    """
+    queue, waiting = _waiting(view, stage)
+    if queue is None:
+        return None
+    size = queue.model.filled_size(stage, len(waiting))
+    return _batch(queue, waiting[:size], size)
+
+
+def whole_batch(view: View, stage: Stage) -> Batch | None:
+    """Everybody who waits in the queue that goes next, padded to the next captured size."""
+    queue, waiting = _waiting(view, stage)
+    if queue is None:
+        return None
+    size = queue.model.holding_size(stage, len(waiting))
+    return _batch(queue, waiting[:size], size)
+
+
+def largest_work(model: Model, stage: Stage, layout: int, share: int) -> Work:
+    """The launch of the largest captured batch of ``stage`` with rows of ``layout``."""
+    held = model.holding_layout([layout])
+    return Work(model.architecture, stage, held, model.sizes(stage)[-1], share)
+
+
+def _waiting(view: View, stage: Stage) -> tuple[Queue | None, Sequence[Entry]]:
+    """The queue that goes next and those of its requests that may be in the batch, in order."""
+    queues = view.queues[stage]
+    able = [queue for queue in queues if queue.feasible]
+    if len(able) > 1:
+        key = view.discipline
+        queue = min(able, key=lambda queue: (key(queue), queue.feasible[0][:2]))
+        return queue, queue.feasible
+    if able:
+        # No feasible request of another model waits, so hopeless ones may enlarge the batch.
+        return able[0], able[0].feasible + able[0].hopeless
+    late = [queue for queue in queues if queue.hopeless]
+    if late:
+        queue = min(late, key=lambda queue: queue.hopeless[0][:2])
+        return queue, queue.hopeless
+    return None, ()
+
+
+def _batch(queue: Queue, entries: Sequence[Entry], size: int) -> Batch:
+    requests = tuple([entry[2] for entry in entries])
+    layout = queue.model.holding_layout([request.layout for request in requests])
+    return Batch(queue.model, queue.stage, requests, size, layout)

@@ -1,0 +1,66 @@
+"""What happened to a scheduler, and when: the record from which everything else is computed.
+
+Four events are calls a driver made (:data:`Call`); :class:`Ended` is a consequence. Metrics, logs
+and answers are folds over the same events, and a trace of them replays (:mod:`takt.core.trace`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from takt.core.launch import Lane, Launch
+from takt.core.request import Phase
+from takt.units import Nanos
+
+__all__ = ["Call", "Cancel", "Decide", "Ended", "Event", "Finish", "Submit"]
+
+
+class Submit(NamedTuple):
+    """A request arrived."""
+
+    at: Nanos
+    seq: int
+    model: str
+    session: str
+    arrival: Nanos
+    due: Nanos
+    promise: Nanos
+    expires: Nanos
+    layout: int
+    supersede: bool
+
+
+class Cancel(NamedTuple):
+    """A client no longer wants its answer."""
+
+    at: Nanos
+    seq: int
+
+
+class Finish(NamedTuple):
+    """A launch ended."""
+
+    at: Nanos
+    lane: Lane
+    failed: tuple[int, ...]
+    """Requests whose rows could not be computed."""
+
+
+class Decide(NamedTuple):
+    """A driver asked what to run, and was told."""
+
+    at: Nanos
+    launches: tuple[Launch, ...]
+    wake_at: Nanos | None
+
+
+class Ended(NamedTuple):
+    """A request got its outcome."""
+
+    at: Nanos
+    seq: int
+    phase: Phase
+
+
+Call: TypeAlias = Submit | Cancel | Finish | Decide
+Event: TypeAlias = Call | Ended

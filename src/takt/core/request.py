@@ -1,0 +1,111 @@
+"""One request for an action chunk and the phases it goes through.
+
+::
+
+    QUEUED -> PREFIXING -> READY -> DENOISING -> SERVED
+       |          |          |          |
+       |          +----------+----------+------> CANCELLED   (the client has gone)
+       |          +---------------------+------> FAILED      (its row could not be computed)
+       +---------------------+-----------------> EXPIRED     (an answer would be worthless)
+       +---------------------------------------> SUPERSEDED  (a newer observation of the session)
+
+A policy with a single pass goes from PREFIXING straight to SERVED. A request whose prefix has
+been computed is never superseded: its answer comes sooner than any newer one could.
+
+:data:`ALLOWED` is the whole truth about legal moves and :meth:`Request.move` the only mover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from takt.errors import InvariantError
+from takt.units import Nanos
+
+__all__ = ["ALLOWED", "ENDED", "Phase", "Request", "Stage"]
+
+
+class Stage(IntEnum):
+    """The two halves of an inference, in the order a request meets them."""
+
+    PREFIX = 0
+    """The vision-language pass."""
+    DENOISE = 1
+    """The loop of denoise steps."""
+
+
+class Phase(Enum):
+    """Where a request is."""
+
+    QUEUED = "queued"
+    PREFIXING = "prefixing"
+    READY = "ready"
+    DENOISING = "denoising"
+    SERVED = "served"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+
+
+ALLOWED: Mapping[Phase, frozenset[Phase]] = {
+    Phase.QUEUED: frozenset(
+        {Phase.PREFIXING, Phase.EXPIRED, Phase.SUPERSEDED, Phase.CANCELLED},
+    ),
+    Phase.PREFIXING: frozenset({Phase.READY, Phase.SERVED, Phase.FAILED, Phase.CANCELLED}),
+    Phase.READY: frozenset({Phase.DENOISING, Phase.EXPIRED, Phase.CANCELLED}),
+    Phase.DENOISING: frozenset({Phase.SERVED, Phase.FAILED, Phase.CANCELLED}),
+    Phase.SERVED: frozenset(),
+    Phase.FAILED: frozenset(),
+    Phase.EXPIRED: frozenset(),
+    Phase.SUPERSEDED: frozenset(),
+    Phase.CANCELLED: frozenset(),
+}
+"""Legal moves between phases. A phase that leads nowhere is an end."""
+
+ENDED: frozenset[Phase] = frozenset(phase for phase, moves in ALLOWED.items() if not moves)
+"""Phases in which a request has its outcome."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """What the scheduler knows of one observation that asks for an action chunk."""
+
+    seq: int
+    """Number given by the driver; rises from request to request."""
+    model: str
+    """Name of the model that must answer."""
+    session: str
+    """Session the observation belongs to."""
+    arrival: Nanos
+    """Instant at which the last byte of the observation was read."""
+    due: Nanos
+    """Instant at which the answer must leave so that the robot's queue does not run dry. It may
+    lie in the past: a robot whose queue is dry goes first."""
+    promise: Nanos
+    """Arrival plus the model's slo less the session's network allowance."""
+    expires: Nanos
+    """Instant from which an answer is worthless. Nothing is started for it from then on."""
+    layout: int = 0
+    """Which cameras and which prompt length its row has, see
+    :attr:`~takt.core.model.Model.holds`."""
+    supersede: bool = True
+    """Whether this observation replaces one of its session that still waits for its prefix."""
+    phase: Phase = field(default=Phase.QUEUED, init=False)
+
+    @property
+    def latest(self) -> Nanos:
+        """Last instant at which an answer is on time by one of the two measures."""
+        return max(self.due, self.promise)
+
+    def move(self, to: Phase) -> None:
+        """Enter phase ``to``.
+
+        Raises:
+            InvariantError: :data:`ALLOWED` has no such move.
+        """
+        if to not in ALLOWED[self.phase]:
+            raise InvariantError(f"request {self.seq}: {self.phase.name} -> {to.name} is no move")
+        self.phase = to

@@ -1,0 +1,169 @@
+"""Writes what happened to a scheduler as JSON lines, and replays it.
+
+The first line says how the scheduler was set up, each further line is one event. Replaying feeds
+the recorded calls to a fresh scheduler and must give every line again, byte for byte: same
+decisions, same outcomes. A trace from a live server is thereby a test of the core, and a bug seen
+once can be seen again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from takt.core.disciplines import DISCIPLINES
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Submit
+from takt.core.formations import FORMATIONS, Formation
+from takt.core.launch import Lane
+from takt.core.model import Model
+from takt.core.profile import Profile
+from takt.core.request import Request, Stage
+from takt.core.scheduler import Lateness, Scheduler
+from takt.errors import ConfigError, UsageError
+
+__all__ = ["Setup", "event_line", "replay", "trace_lines"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """Everything that determines a scheduler's decisions, by name and number."""
+
+    models: tuple[Model, ...]
+    profile: Profile
+    formation: str = "lockstep"
+    """A key of :data:`~takt.core.formations.FORMATIONS`."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Keyword arguments of the formation."""
+    discipline: str = "earliest_deadline"
+    """A key of :data:`~takt.core.disciplines.DISCIPLINES`."""
+    lateness: Lateness = Lateness.YIELD
+
+    def __post_init__(self) -> None:
+        _known("formation", self.formation, FORMATIONS)
+        _known("discipline", self.discipline, DISCIPLINES)
+        try:
+            self._formation()
+        except TypeError as error:
+            raise ConfigError(f"formation {self.formation!r}: {error}") from None
+
+    def _formation(self) -> Formation:
+        return FORMATIONS[self.formation](**self.options)
+
+    def scheduler(self) -> Scheduler:
+        """A fresh scheduler."""
+        return Scheduler(
+            self.models,
+            self.profile,
+            self._formation(),
+            DISCIPLINES[self.discipline],
+            lateness=self.lateness,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The setup as plain values; :meth:`from_json` reads it back."""
+        return {
+            "models": [asdict(model) for model in self.models],
+            "profile": self.profile.to_json(),
+            "formation": self.formation,
+            "options": dict(self.options),
+            "discipline": self.discipline,
+            "lateness": self.lateness.value,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Setup:
+        """The setup that :meth:`to_json` wrote."""
+        return cls(
+            models=tuple(_model(row) for row in data["models"]),
+            profile=Profile.from_json(data["profile"]),
+            formation=data["formation"],
+            options=data["options"],
+            discipline=data["discipline"],
+            lateness=Lateness(data["lateness"]),
+        )
+
+
+def trace_lines(setup: Setup, events: Iterable[Event]) -> Iterator[str]:
+    """The trace of ``events``, one line each, without line ends."""
+    yield _dump({"takt_trace": _VERSION, "setup": setup.to_json()})
+    for event in events:
+        yield event_line(event)
+
+
+def event_line(event: Event) -> str:
+    """One event as a line of JSON."""
+    fields = event._asdict()
+    if isinstance(event, Ended):
+        fields["phase"] = event.phase.value
+    return _dump({"event": type(event).__name__.lower(), **fields})
+
+
+def replay(lines: Iterable[str]) -> Iterator[str]:
+    """Run the calls of a trace through a fresh scheduler.
+
+    Args:
+        lines: A trace, its setup first.
+
+    Yields:
+        The trace of the new run, line by line. Equal to ``lines`` unless the core has changed.
+
+    Raises:
+        UsageError: ``lines`` is not a trace of this version.
+    """
+    rest = iter(lines)
+    header = _load(next(rest, ""), 1)
+    if header.get("takt_trace") != _VERSION:
+        raise UsageError(f"line 1: expected the setup of a trace of version {_VERSION}")
+    setup = Setup.from_json(header["setup"])
+    scheduler = setup.scheduler()
+    yield from trace_lines(setup, ())
+    for number, line in enumerate(rest, 2):
+        _repeat(scheduler, _load(line, number), number)
+        yield from map(event_line, scheduler.take_events())
+
+
+def _repeat(scheduler: Scheduler, fields: dict[str, Any], number: int) -> None:
+    """Make the call that one line recorded."""
+    kind = fields.pop("event", None)
+    at = fields.get("at", 0)
+    if kind == Submit.__name__.lower():
+        scheduler.submit(Request(**{k: v for k, v in fields.items() if k != "at"}), at)
+    elif kind == Cancel.__name__.lower():
+        scheduler.cancel(fields["seq"], at)
+    elif kind == Finish.__name__.lower():
+        device, stage = fields["lane"]
+        scheduler.finish(Lane(device, Stage(stage)), at, fields["failed"])
+    elif kind == Decide.__name__.lower():
+        scheduler.decide(at)
+    elif kind != Ended.__name__.lower():
+        raise UsageError(f"line {number}: unknown event {kind!r}")
+
+
+def _model(row: Mapping[str, Any]) -> Model:
+    fields: dict[str, Any] = dict(row)
+    for name in ("prefix_sizes", "denoise_sizes", "holds"):
+        fields[name] = tuple(fields[name])
+    return Model(**fields)
+
+
+def _load(line: str, number: int) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"line {number} of the trace is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"line {number} of the trace is not an object")
+    return cast("dict[str, Any]", value)
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _known(what: str, name: str, table: Mapping[str, object]) -> None:
+    if name not in table:
+        raise ConfigError(f"no {what} {name!r}; known: {', '.join(sorted(table))}")

@@ -1,0 +1,9 @@
+"""Doubles for tests of Takt and of programs that use it; they are public and themselves tested.
+
+Each one replaces something that time, chance or hardware would make unrepeatable. They are fakes
+with rules of their own, not mocks that record calls.
+"""
+
+from takt.testing.clock import ManualClock
+
+__all__ = ["ManualClock"]
