@@ -1,0 +1,229 @@
+"""The queue of a robot: never an executed timestep again, never backwards, O(1)."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from takt.errors import UsageError
+from takt.robot.action_queue import ActionQueue, TimedChunk
+
+
+def queue_of(*chunks: tuple[int, Sequence[object]]) -> ActionQueue[object]:
+    queue: ActionQueue[object] = ActionQueue()
+    for first_timestep, actions in chunks:
+        queue.merge(first_timestep, actions)
+    return queue
+
+
+def test_actions_leave_in_the_order_of_their_timesteps() -> None:
+    queue = queue_of((0, "abc"))
+
+    assert [queue.pop(), queue.pop(), queue.pop()] == ["a", "b", "c"]
+    assert (queue.remaining, queue.next_timestep) == (0, 3)
+
+
+def test_executed_timesteps_of_a_new_chunk_are_dropped() -> None:
+    queue = queue_of((0, "abcd"))
+    queue.advance(2)
+
+    fresh = queue.merge(0, "ABCDE")
+
+    assert fresh == 3
+    assert (queue.next_timestep, queue.remaining, queue.pop()) == (2, 3, "C")
+
+
+def test_timesteps_that_the_new_chunk_does_not_cover_are_dropped() -> None:
+    queue = queue_of((0, "abcdef"), (0, "AB"))
+
+    assert [queue.pop(), queue.pop(), queue.pop()] == ["A", "B", None]
+
+
+def test_a_chunk_of_executed_timesteps_only_leaves_the_queue_alone() -> None:
+    queue = queue_of((0, "abcd"))
+    queue.advance(2)
+
+    assert queue.merge(0, "AB") == 0
+    assert queue.pop() == "c"
+
+
+def test_an_empty_chunk_leaves_the_queue_alone() -> None:
+    queue = queue_of((0, "ab"))
+
+    assert queue.merge(5, "") == 0
+    assert (queue.remaining, queue.pop()) == (2, "a")
+
+
+def test_a_chunk_that_begins_later_makes_the_robot_skip_forward() -> None:
+    queue = queue_of((0, "abcd"), (10, "kl"))
+
+    assert (queue.next_timestep, queue.remaining) == (10, 2)
+    assert [queue.pop(), queue.pop()] == ["k", "l"]
+    assert queue.merge(0, "abcdefghijkl") == 0
+
+
+def test_looking_at_no_tick_does_not_skip() -> None:
+    queue = queue_of((10, "kl"))
+
+    queue.advance(0)
+
+    assert queue.merge(0, "ab") == 2
+    assert queue.pop() == "a"
+
+
+def test_a_starved_tick_does_not_advance_the_timestep() -> None:
+    queue = queue_of((0, "ab"))
+    queue.advance(5)
+
+    assert (queue.starved_ticks, queue.next_timestep) == (3, 2)
+    queue.merge(2, "cd")
+    assert queue.pop() == "c"
+
+
+def test_ticks_before_the_first_chunk_are_starved() -> None:
+    queue = queue_of()
+
+    assert queue.pop() is None
+    assert queue.advance(2) == 2
+    assert (queue.starved_ticks, queue.next_timestep, queue.fill) == (3, 0, 0.0)
+
+
+def test_fill_is_measured_against_the_longest_chunk_so_far() -> None:
+    queue = queue_of((0, range(20)), (0, range(10)))
+    queue.advance(5)
+
+    assert (queue.remaining, queue.longest_chunk, queue.fill) == (5, 20, 0.25)
+
+
+def test_rows_of_an_array_are_handed_out_without_copying() -> None:
+    chunk = np.arange(12, dtype=np.float32).reshape(4, 3)
+    queue: ActionQueue[np.ndarray] = ActionQueue()
+    queue.merge(7, chunk)
+
+    action = queue.pop()
+
+    assert action is not None
+    assert np.shares_memory(action, chunk)
+    np.testing.assert_array_equal(action, [0, 1, 2])
+
+
+def test_a_chunk_of_any_length_costs_the_same() -> None:
+    queue: ActionQueue[int] = ActionQueue()
+    queue.merge(0, range(10**15))
+
+    assert queue.advance(10**14) == 0
+    assert queue.merge(10**14 - 1, range(10**15)) == 10**15 - 1
+    assert queue.pop() == 1
+
+
+def test_another_merge_rule_sees_what_is_queued_and_what_arrived() -> None:
+    def first_wins(queued: TimedChunk[str], arrived: TimedChunk[str]) -> TimedChunk[str]:
+        kept = [queued.actions[i] for i in range(len(queued.actions))]
+        later = range(queued.end - arrived.first_timestep, len(arrived.actions))
+        return TimedChunk(queued.first_timestep, kept + [arrived.actions[i] for i in later])
+
+    queue: ActionQueue[str] = ActionQueue(first_wins)
+    queue.merge(0, "abcd")
+    queue.advance(1)
+    queue.merge(1, "BCDEF")
+
+    assert [queue.pop() for _ in range(5)] == ["b", "c", "d", "E", "F"]
+
+
+@pytest.mark.parametrize("operation", ["merge", "advance"])
+def test_negative_numbers_are_refused(operation: str) -> None:
+    queue = queue_of()
+
+    with pytest.raises(UsageError, match="at least 0, got -1"):
+        queue.merge(-1, "a") if operation == "merge" else queue.advance(-1)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.integers(0, 30), st.integers(0, 12)),
+            st.integers(0, 15),
+        )
+    )
+)
+def test_advancing_equals_popping_as_often(steps: list[tuple[int, int] | int]) -> None:
+    jumping: ActionQueue[int] = ActionQueue()
+    walking: ActionQueue[int] = ActionQueue()
+    for step in steps:
+        if isinstance(step, tuple):
+            jumping.merge(step[0], range(step[1]))
+            walking.merge(step[0], range(step[1]))
+        else:
+            starved = jumping.advance(step)
+            assert starved == sum(walking.pop() is None for _ in range(step))
+        for name in ("remaining", "next_timestep", "starved_ticks", "fill"):
+            assert getattr(jumping, name) == getattr(walking, name)
+
+
+class QueueAgainstList(RuleBasedStateMachine):
+    """The queue beside a list of (timestep, action) that applies the rules word for word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: ActionQueue[str] = ActionQueue()
+        self.model: list[tuple[int, str]] = []
+        self.executed: list[int] = []
+        self.starved = 0
+        self.longest = 0
+        self.labels = itertools.count()
+
+    @rule(offset=st.integers(-25, 25), length=st.integers(0, 20))
+    def merge(self, offset: int, length: int) -> None:
+        newest = self.executed[-1] if self.executed else -1
+        first_timestep = max(0, newest + offset)
+        actions = [f"{first_timestep + i} of chunk {next(self.labels)}" for i in range(length)]
+        fresh = [
+            (first_timestep + i, a) for i, a in enumerate(actions) if first_timestep + i > newest
+        ]
+
+        assert self.queue.merge(first_timestep, actions) == len(fresh)
+
+        self.model = fresh or self.model
+        self.longest = max(self.longest, length)
+
+    @rule()
+    def pop(self) -> None:
+        expected = self.tick()
+
+        assert self.queue.pop() == expected
+
+    @rule(ticks=st.integers(0, 30))
+    def advance(self, ticks: int) -> None:
+        before = self.starved
+        for _ in range(ticks):
+            self.tick()
+
+        assert self.queue.advance(ticks) == self.starved - before
+
+    def tick(self) -> str | None:
+        if not self.model:
+            self.starved += 1
+            return None
+        timestep, action = self.model.pop(0)
+        self.executed.append(timestep)
+        return action
+
+    @invariant()
+    def agrees(self) -> None:
+        after = self.executed[-1] + 1 if self.executed else 0
+        assert self.queue.remaining == len(self.model)
+        assert self.queue.next_timestep == (self.model[0][0] if self.model else after)
+        assert self.queue.starved_ticks == self.starved
+        assert self.queue.longest_chunk == self.longest
+        assert self.queue.fill == (len(self.model) / self.longest if self.longest else 0.0)
+
+    @invariant()
+    def never_backwards(self) -> None:
+        assert all(a < b for a, b in itertools.pairwise(self.executed))
+
+
+TestQueueAgainstList = QueueAgainstList.TestCase
