@@ -1,0 +1,142 @@
+"""Finds the parts of a policy by its name or its directory.
+
+Importing this module imports no engine. Opening a policy reads its card; the network's engine is
+imported when :attr:`PolicyParts.network` is called, so a gateway never loads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from takt.errors import ConfigError
+from takt.policies.echo import (
+    EchoDecoder,
+    EchoNetwork,
+    EchoOptions,
+    EchoPreprocessor,
+    echo_spec,
+)
+from takt.policies.interface import Decoder, Network, Placement, Preprocessor
+from takt.schema.plain import read_plain
+from takt.schema.spec import PolicySpec
+
+__all__ = ["KNOWN_POLICIES", "PolicyParts", "open_policy"]
+
+KNOWN_POLICIES = ("echo", "mini")
+"""Policies in the package; others are given with their directory."""
+
+CARD_FILE = "policy.json"
+MAX_CARD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyParts:
+    """A policy that is open but not loaded."""
+
+    spec: PolicySpec
+    """Its card."""
+    preprocessor: Callable[[], Preprocessor]
+    """Makes the gateway's part."""
+    network: Callable[[Placement], Network]
+    """Makes the worker's part, not yet loaded; imports the engine."""
+    decoder: Callable[[], Decoder]
+    """Makes the part that turns chunks into actions."""
+
+
+def open_policy(
+    policy: str, *, name: str | None = None, options: Mapping[str, object] | None = None
+) -> PolicyParts:
+    """Open a policy.
+
+    Args:
+        policy: One of :data:`KNOWN_POLICIES`, or the directory of a checkpoint.
+        name: Name robots will ask for; by default the policy's, or the directory's last part.
+        options: Options of the policy by the names of its options class, such as
+            :class:`~takt.policies.echo.EchoOptions`.
+
+    Raises:
+        ConfigError: No such policy, an unknown option, or a card that cannot be read.
+    """
+    given = dict(options or {})
+    if policy == "echo":
+        return _open_echo(name or policy, given)
+    if given:
+        raise ConfigError(f"policy {policy!r} has no option {next(iter(given))!r}")
+    if policy == "mini":
+        return _open_mini(name or policy, None)
+    path = Path(policy)
+    if path.is_dir():
+        return _open_directory(name or path.resolve().name, path)
+    raise ConfigError(
+        f"no policy {policy!r}; known: {', '.join(KNOWN_POLICIES)},"
+        " or the directory of a checkpoint"
+    )
+
+
+def _open_echo(name: str, options: dict[str, object]) -> PolicyParts:
+    strict = options.pop("strict_spec", None)
+    read = read_plain(EchoOptions, options, f"options of {name}")
+    if isinstance(strict, str | Path):
+        read = dataclasses.replace(read, strict_spec=Path(strict))
+    elif strict is not None:
+        raise ConfigError(f"options of {name}.strict_spec: expected a path, got {strict!r}")
+    spec = echo_spec(name, read)
+    return PolicyParts(
+        spec=spec,
+        preprocessor=partial(EchoPreprocessor, spec, read),
+        network=partial(EchoNetwork, spec, read),
+        decoder=EchoDecoder,
+    )
+
+
+def _open_directory(name: str, path: Path) -> PolicyParts:
+    family = _family(path)
+    if family != "mini":
+        raise ConfigError(f"{path / CARD_FILE}: family {family!r} is not known; known: mini")
+    return _open_mini(name, path)
+
+
+def _family(path: Path) -> object:
+    card = path / CARD_FILE
+    try:
+        if card.stat().st_size > MAX_CARD_BYTES:
+            raise ConfigError(f"{card}: expected at most {MAX_CARD_BYTES} bytes")
+        plain: object = json.loads(card.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{card}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{card}: not JSON: {error}") from error
+    if not isinstance(plain, dict):
+        raise ConfigError(f"{card}: expected a mapping, got {type(plain).__name__}")
+    return cast("dict[str, object]", plain).get("family")
+
+
+def _open_mini(name: str, path: Path | None) -> PolicyParts:
+    from takt.policies.mini.checkpoint import SHIPPED, mini_spec, read_card
+
+    directory = path or SHIPPED
+    card = read_card(directory)
+    spec = mini_spec(name, directory, card)
+
+    def preprocessor() -> Preprocessor:
+        from takt.policies.mini.rows import MiniPreprocessor  # imports OpenCV
+
+        return MiniPreprocessor(spec, card)
+
+    def decoder() -> Decoder:
+        from takt.policies.mini.rows import MiniDecoder  # imports OpenCV
+
+        return MiniDecoder(spec, card)
+
+    def network(placement: Placement) -> Network:
+        from takt.policies.mini.network import MiniNetwork  # imports OpenVINO
+
+        return MiniNetwork(spec, card, directory, placement)
+
+    return PolicyParts(spec=spec, preprocessor=preprocessor, network=network, decoder=decoder)
