@@ -5,5 +5,15 @@ with rules of their own, not mocks that record calls.
 """
 
 from takt.testing.clock import ManualClock
+from takt.testing.gateway import FakeGateway
+from takt.testing.lanes import FakeLanes
+from takt.testing.network import FakeDecoder, FakeNetwork, fake_model
 
-__all__ = ["ManualClock"]
+__all__ = [
+    "FakeDecoder",
+    "FakeGateway",
+    "FakeLanes",
+    "FakeNetwork",
+    "ManualClock",
+    "fake_model",
+]

@@ -1,0 +1,116 @@
+"""What a worker process is told when it starts: one JSON document."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from takt.core.model import Model
+from takt.core.profile import Profile
+from takt.core.scheduler import Lateness
+from takt.core.trace import Setup
+from takt.errors import ConfigError
+from takt.policies.interface import Placement, Precision
+from takt.schema.serving import ServedModel
+
+__all__ = ["WorkerConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """One worker."""
+
+    name: str
+    """Its name in logs and to gateways."""
+    address: str
+    """Link address at which gateways reach it."""
+    models: tuple[ServedModel, ...]
+    """Models to load, in this order."""
+    formation: str = "lockstep"
+    """How the lanes are driven; a key of :data:`~takt.core.formations.FORMATIONS`."""
+    formation_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of the formation."""
+    discipline: str = "earliest_deadline"
+    """Which queue goes next; a key of :data:`~takt.core.disciplines.DISCIPLINES`."""
+    lateness: str = "yield"
+    """What becomes of requests that can no longer be on time; a value of
+    :class:`~takt.core.scheduler.Lateness`."""
+    prefix_cores: tuple[int, ...] = ()
+    """CPU cores of the prefix lane; empty: any."""
+    denoise_cores: tuple[int, ...] = ()
+    """CPU cores of the denoise lane; empty: any. Lanes on the same cores slow each other down."""
+    precision: Precision = "auto"
+    """Number format inside the networks."""
+    max_requests: int = 128
+    """Requests of one model that may be under way at once; further ones are answered ``busy``.
+    Each takes a slot of the key/value cache, whose memory is taken when the model loads."""
+    listening_fd: int | None = None
+    """Listening socket inherited from the parent, so that gateways can dial while the worker
+    restarts; None: the worker binds the address itself."""
+    trace_path: str | None = None
+    """File that receives the trace of the scheduler; None: no trace."""
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.address:
+            raise ConfigError("a worker needs a name and an address")
+        names = [model.name for model in self.models]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"worker {self.name!r}: model names must differ, got {names}")
+        if self.lateness not in [lateness.value for lateness in Lateness]:
+            known = ", ".join(lateness.value for lateness in Lateness)
+            raise ConfigError(f"lateness must be one of {known}, got {self.lateness!r}")
+        _ = self.placement
+        # Of no models: a misspelt formation is refused now and not after minutes of loading.
+        group = self.setup((), Profile(units=1, shares=(1,), solo={}, slowdown={})).group
+        if len(group.home) > 1 or group.stepping is not None:
+            raise ConfigError(
+                f"formation {self.formation!r} needs several devices or single denoise steps;"
+                " a worker on a CPU has one device and runs whole denoise loops"
+            )
+
+    @property
+    def placement(self) -> Placement:
+        """Where and how the networks run."""
+        return Placement(
+            kv_slots=self.max_requests,
+            prefix_cores=self.prefix_cores,
+            denoise_cores=self.denoise_cores,
+            precision=self.precision,
+        )
+
+    def setup(self, models: tuple[Model, ...], profile: Profile) -> Setup:
+        """How the scheduler is set up for ``models``."""
+        return Setup(
+            models=models,
+            profile=profile,
+            formation=self.formation,
+            options=self.formation_options,
+            discipline=self.discipline,
+            lateness=Lateness(self.lateness),
+        )
+
+    def to_json(self) -> bytes:
+        """The configuration as one line of JSON; :meth:`from_json` reads it back."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, document: bytes) -> WorkerConfig:
+        """Read a configuration.
+
+        Raises:
+            ConfigError: A key is unknown, missing, of the wrong type or impossible.
+        """
+        try:
+            keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+            config = msgspec.json.decode(document, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"worker configuration: {error}") from None
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in keys:
+            if key not in known:
+                raise ConfigError(f"worker configuration: unknown key {key!r}; known: {known}")
+        return config

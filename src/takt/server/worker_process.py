@@ -1,0 +1,101 @@
+"""Entry point of a worker process: ``python -m takt.server.worker_process``.
+
+Its configuration is the first line of its standard input, which then stays open as a lifeline: when
+it ends, the supervisor has died, and the worker drains and exits, as it does on SIGTERM. Every
+change of its state is a line of JSON on standard output; its log goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from types import FrameType
+
+from takt.errors import ConfigError
+from takt.runtime.config import WorkerConfig
+from takt.runtime.worker import run_worker
+
+__all__ = ["main"]
+
+_MAX_CONFIG_BYTES = 1 << 20
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def main() -> None:
+    """Run a worker; ends the process."""
+    logging.basicConfig(
+        stream=sys.stderr, level=os.environ.get("TAKT_LOG_LEVEL", "INFO"), format=_LOG_FORMAT
+    )
+    status = 0
+    try:
+        _serve(sys.stdin.fileno())
+    except ConfigError as error:
+        sys.stderr.write(f"takt worker: {error}\n")
+        status = 1
+    logging.shutdown()
+    sys.stdout.flush()
+    # Threads may still be inside an engine, which is not made for an interpreter that winds down.
+    # Nothing is lost: the kernel takes back memory and sockets.
+    os._exit(status)
+
+
+def _serve(lifeline: int) -> None:
+    config = WorkerConfig.from_json(_first_line(lifeline))
+    stop = os.eventfd(0, os.EFD_CLOEXEC)
+
+    def stop_serving(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        os.eventfd_write(stop, 1)
+
+    signal.signal(signal.SIGTERM, stop_serving)
+    # A Ctrl-C at the terminal reaches the whole group; the supervisor decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_hold, args=(lifeline, stop), name="lifeline", daemon=True).start()
+    run_worker(config, _inherited(config.listening_fd), stop, announce=_announce)
+
+
+def _first_line(fd: int) -> bytes:
+    line = b""
+    while b"\n" not in line:
+        more = os.read(fd, 1 << 16)
+        line += more
+        if not more or len(line) > _MAX_CONFIG_BYTES:
+            break
+    return line[:_MAX_CONFIG_BYTES]
+
+
+def _hold(lifeline: int, stop: int) -> None:
+    """Wait for the end of the supervisor."""
+    while os.read(lifeline, 4096):
+        pass
+    os.eventfd_write(stop, 1)
+
+
+def _inherited(fd: int | None) -> socket.socket | None:
+    if fd is None:
+        return None
+    try:
+        listening = socket.socket(fileno=fd)
+    except OSError as error:
+        raise ConfigError(f"listening_fd {fd}: {error.strerror}") from error
+    listening.set_inheritable(False)
+    return listening
+
+
+def _announce(event: Mapping[str, object]) -> None:
+    try:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+    except OSError:
+        # The supervisor is gone; the end of the lifeline says so too, and what to do about it.
+        logging.getLogger(__name__).warning("nobody hears: event=%s", event["event"])
+
+
+if __name__ == "__main__":
+    main()

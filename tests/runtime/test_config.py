@@ -1,0 +1,50 @@
+"""A worker's configuration travels as one line and refuses what it does not know."""
+
+import json
+
+import pytest
+
+from takt.errors import ConfigError
+from takt.runtime.config import WorkerConfig
+from takt.schema.serving import ServedModel
+
+ECHO = ServedModel(name="echo", policy="echo", options={"latency_ms": 5.0}, slo_ms=50.0)
+CONFIG = WorkerConfig(
+    name="w0", address="a", models=(ECHO,), prefix_cores=(0,), denoise_cores=(1, 2)
+)
+
+
+def changed(**fields: object) -> bytes:
+    return json.dumps({**json.loads(CONFIG.to_json()), **fields}).encode()
+
+
+def test_a_configuration_survives_the_way_to_the_worker() -> None:
+    line = CONFIG.to_json()
+
+    assert b"\n" not in line
+    assert WorkerConfig.from_json(line) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        (b"{", "worker configuration"),
+        (b"[]", "worker configuration"),
+        (b"\xff", "worker configuration"),
+        (b'{"name": "w"}', "address"),
+        (changed(formatoin="lockstep"), "unknown key 'formatoin'"),
+        (changed(formation="waltz"), "no formation 'waltz'"),
+        (changed(formation_options={"beat": 3}), "beat"),
+        (changed(formation="step_admission"), "runs whole denoise loops"),
+        (changed(discipline="waltz"), "no discipline 'waltz'"),
+        (changed(lateness="waltz"), "lateness must be one of"),
+        (changed(max_requests=0), "kv_slots"),
+        (changed(prefix_cores=[0, 1]), "disjoint"),
+        (changed(precision="f8"), "precision"),
+        (changed(name=""), "needs a name"),
+        (changed(models=[{"name": "a", "policy": "echo"}] * 2), "must differ"),
+    ],
+)
+def test_an_impossible_configuration_is_refused(document: bytes, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        WorkerConfig.from_json(document)

@@ -1,0 +1,94 @@
+"""Models are loaded one after another; one that fails is reported and stops nobody."""
+
+import threading
+from queue import Queue
+
+from takt.runtime.config import WorkerConfig
+from takt.runtime.loader import AllLoaded, Loader, LoaderEvent, OfferChanged
+from takt.schema.serving import ServedModel
+
+TIMEOUT_S = 20
+ECHO = ServedModel(name="echo", policy="echo")
+TWIN = ServedModel(name="twin", policy="echo", options={"latency_ms": 1.0})
+MISSPELT = ServedModel(name="odd", policy="ehco")
+
+
+def told(*models: ServedModel, max_requests: int = 16) -> list[LoaderEvent]:
+    """Everything a loader says until it has done."""
+    config = WorkerConfig(name="w", address="a", models=models, max_requests=max_requests)
+    posted: Queue[LoaderEvent] = Queue()
+    Loader(config, lambda _, function: function(), posted.put, lambda: 0).start()
+    events: list[LoaderEvent] = []
+    while not events or not isinstance(events[-1], AllLoaded):
+        events.append(posted.get(timeout=TIMEOUT_S))
+    return events
+
+
+def states(events: list[LoaderEvent]) -> list[tuple[str, str]]:
+    return [(e.offer.model, e.offer.state) for e in events if isinstance(e, OfferChanged)]
+
+
+def test_each_model_is_offered_as_loading_and_then_as_ready() -> None:
+    events = told(ECHO, TWIN)
+
+    assert states(events) == [
+        ("echo", "loading"),
+        ("twin", "loading"),
+        ("echo", "ready"),
+        ("twin", "ready"),
+    ]
+    ready = events[2]
+    assert isinstance(ready, OfferChanged)
+    assert ready.loaded is not None
+    assert ready.offer.spec["architecture"] == "echo"
+    assert ready.offer.denoise_batches == (1, 2, 4, 8, 16)
+
+
+def test_a_model_that_cannot_be_opened_is_reported_and_the_next_is_loaded() -> None:
+    events = told(MISSPELT, ECHO)
+
+    assert states(events)[2:] == [("odd", "failed"), ("echo", "ready")]
+    failed = events[2]
+    assert isinstance(failed, OfferChanged)
+    assert "no policy 'ehco'" in failed.offer.reason
+    assert failed.loaded is None
+
+
+def test_a_model_that_does_not_fit_says_why() -> None:
+    events = told(ECHO, max_requests=2)
+
+    failed = events[1]
+    assert isinstance(failed, OfferChanged)
+    assert "max_requests must be at least 16" in failed.offer.reason
+
+
+def test_a_fault_of_a_network_is_reported_without_its_details() -> None:
+    def broken(_: object, function: object) -> None:
+        raise RuntimeError("/home/robot/weights")
+
+    config = WorkerConfig(name="w", address="a", models=(ECHO,))
+    posted: Queue[LoaderEvent] = Queue()
+
+    Loader(config, broken, posted.put, lambda: 0).start()
+    events = [posted.get(timeout=TIMEOUT_S) for _ in range(3)]
+
+    assert states(events)[-1] == ("echo", "failed")
+    assert isinstance(events[1], OfferChanged)
+    assert events[1].offer.reason == "RuntimeError; the worker's log says more"
+
+
+def test_a_loader_that_is_stopped_says_nothing_more() -> None:
+    config = WorkerConfig(name="w", address="a", models=(ECHO, TWIN))
+    posted: Queue[LoaderEvent] = Queue()
+
+    def post(event: LoaderEvent) -> None:
+        posted.put(event)
+        loader.stop()
+
+    loader = Loader(config, lambda _, function: function(), post, lambda: 0)
+    loader.start()
+    for thread in threading.enumerate():
+        if thread.name == "loader":
+            thread.join(TIMEOUT_S)
+
+    assert posted.qsize() == 1

@@ -1,0 +1,44 @@
+"""A trace on disk is whole lines, whatever happens to its writer."""
+
+from pathlib import Path
+
+import pytest
+from tests.runtime.driving import Rig
+
+from takt.core.trace import replay
+from takt.errors import ConfigError
+from takt.runtime.trace_file import TraceFile, split_traces
+
+
+def test_lines_are_on_disk_as_soon_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    trace = TraceFile(str(path))
+
+    trace(["one", "two"])
+    first = path.read_text()
+    trace(["three"])
+    trace.close()
+
+    assert first == "one\ntwo\n"
+    assert path.read_text() == "one\ntwo\nthree\n"
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        TraceFile(str(tmp_path / "nowhere" / "trace"))
+
+
+def test_each_setup_begins_a_trace_that_replays_and_a_cut_line_is_left_out() -> None:
+    rig = Rig()
+    rig.submit()
+    rig.run_out()
+    rig.step(rig.setup_changed())
+    rig.submit()
+    lines = [f"{line}\n" for line in rig.trace]
+
+    traces = list(split_traces([*lines, '{"event":"dec']))
+
+    assert len(traces) == 2
+    assert [line for trace in traces for line in trace] == rig.trace
+    for trace in traces:
+        assert list(replay(trace)) == trace
