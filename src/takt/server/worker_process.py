@@ -7,31 +7,25 @@ change of its state is a line of JSON on standard output; its log goes to standa
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
 from types import FrameType
 
 from takt.errors import ConfigError
 from takt.runtime.config import WorkerConfig
 from takt.runtime.worker import run_worker
+from takt.server.child_process import announce, begin_log, first_line
 
 __all__ = ["main"]
-
-_MAX_CONFIG_BYTES = 1 << 20
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def main() -> None:
     """Run a worker; ends the process."""
-    logging.basicConfig(
-        stream=sys.stderr, level=os.environ.get("TAKT_LOG_LEVEL", "INFO"), format=_LOG_FORMAT
-    )
+    begin_log()
     status = 0
     try:
         _serve(sys.stdin.fileno())
@@ -46,7 +40,7 @@ def main() -> None:
 
 
 def _serve(lifeline: int) -> None:
-    config = WorkerConfig.from_json(_first_line(lifeline))
+    config = WorkerConfig.from_json(first_line(lifeline))
     stop = os.eventfd(0, os.EFD_CLOEXEC)
 
     def stop_serving(number: int, frame: FrameType | None) -> None:
@@ -57,17 +51,7 @@ def _serve(lifeline: int) -> None:
     # A Ctrl-C at the terminal reaches the whole group; the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_hold, args=(lifeline, stop), name="lifeline", daemon=True).start()
-    run_worker(config, _inherited(config.listening_fd), stop, announce=_announce)
-
-
-def _first_line(fd: int) -> bytes:
-    line = b""
-    while b"\n" not in line:
-        more = os.read(fd, 1 << 16)
-        line += more
-        if not more or len(line) > _MAX_CONFIG_BYTES:
-            break
-    return line[:_MAX_CONFIG_BYTES]
+    run_worker(config, _inherited(config.listening_fd), stop, announce=announce)
 
 
 def _hold(lifeline: int, stop: int) -> None:
@@ -86,15 +70,6 @@ def _inherited(fd: int | None) -> socket.socket | None:
         raise ConfigError(f"listening_fd {fd}: {error.strerror}") from error
     listening.set_inheritable(False)
     return listening
-
-
-def _announce(event: Mapping[str, object]) -> None:
-    try:
-        sys.stdout.write(json.dumps(event) + "\n")
-        sys.stdout.flush()
-    except OSError:
-        # The supervisor is gone; the end of the lifeline says so too, and what to do about it.
-        logging.getLogger(__name__).warning("nobody hears: event=%s", event["event"])
 
 
 if __name__ == "__main__":

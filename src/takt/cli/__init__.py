@@ -1,0 +1,1 @@
+"""The commands of ``takt``: a dataclass each, whose docstrings are the help."""

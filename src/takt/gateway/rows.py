@@ -1,0 +1,101 @@
+"""Writes observations into the arena's slots, on a few threads where there are images to prepare.
+
+A row without images is written on the spot: waking another thread would take longer than the
+work. Everything else goes to a thread, so that a large image never delays a ping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from takt.errors import InvariantError, RefusedError
+from takt.gateway.request import GatewayRequest
+from takt.link.arena import Arena
+from takt.link.layout import SlotView
+from takt.schema.row import RowHeader
+
+__all__ = ["RowWriter"]
+
+log = logging.getLogger(__name__)
+
+
+class RowWriter:
+    """Writes rows.
+
+    Args:
+        arena: Where they go.
+        seed: The server's seed.
+        num_threads: Threads for observations with images.
+        on_written: Called on the loop with each row's header, or why there is none.
+        loop: The loop.
+    """
+
+    def __init__(
+        self,
+        arena: Arena,
+        *,
+        seed: int,
+        num_threads: int,
+        on_written: Callable[[GatewayRequest, RowHeader | RefusedError], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._arena = arena
+        self._seed = seed
+        self._on_written = on_written
+        self._loop = loop
+        self._views: dict[tuple[str, int], SlotView] = {}
+        self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="takt-rows")
+
+    def write(self, request: GatewayRequest) -> None:
+        """Write the row of a request that has a slot; ``on_written`` follows, perhaps at once."""
+        view = self._view(request)
+        if request.model.is_light:
+            self._on_written(request, _row(request, view, self._seed))
+        else:
+            self._threads.submit(self._write_elsewhere, request, view)
+
+    def close(self) -> None:
+        """Wait for the rows being written and end the threads."""
+        self._threads.shutdown()
+
+    def _write_elsewhere(self, request: GatewayRequest, view: SlotView) -> None:
+        written = _row(request, view, self._seed)
+        try:
+            self._loop.call_soon_threadsafe(self._on_written, request, written)
+        except RuntimeError:
+            log.debug("a row was written after the loop had ended")
+
+    def _view(self, request: GatewayRequest) -> SlotView:
+        ref = request.ref
+        if ref is None:
+            raise InvariantError("a row is to be written without a slot")
+        key = request.model.name, ref.slot
+        view = self._views.get(key)
+        if view is None:
+            view = SlotView(self._arena.slot(ref.slot), request.model.layout)
+            self._views[key] = view
+        return view
+
+
+def _row(request: GatewayRequest, view: SlotView, seed: int) -> RowHeader | RefusedError:
+    """Write one row; runs on any thread and touches the slot and the observation only."""
+    assert request.ref is not None
+    assert request.observation is not None
+    try:
+        view.stamp(request.ref)
+        return request.model.preprocessor.write(
+            request.observation, view.full, request.row_request(seed)
+        )
+    except RefusedError as error:
+        return error
+    except Exception:
+        number = secrets.token_hex(4)
+        log.exception("preprocessing failed: error=%s model=%s", number, request.model.name)
+        return RefusedError(
+            f"the server could not prepare this observation; its log has error {number}",
+            code="failed",
+        )

@@ -1,0 +1,48 @@
+"""What every child of the supervisor does alike: it is told once, and it tells.
+
+The first line of standard input is the child's configuration. Standard input then stays open as a
+lifeline: when it ends, the supervisor has died. Every change of the child's state is a line of
+JSON on standard output; its log goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+
+__all__ = ["announce", "begin_log", "first_line"]
+
+_MAX_CONFIG_BYTES = 1 << 20
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+log = logging.getLogger(__name__)
+
+
+def begin_log() -> None:
+    """Log to standard error, as much as ``TAKT_LOG_LEVEL`` says."""
+    level = os.environ.get("TAKT_LOG_LEVEL", "INFO")
+    logging.basicConfig(stream=sys.stderr, level=level, format=_LOG_FORMAT)
+
+
+def first_line(lifeline: int) -> bytes:
+    """Read the configuration; what is there when the input ends or the line is too long."""
+    line = b""
+    while b"\n" not in line:
+        more = os.read(lifeline, 1 << 16)
+        line += more
+        if not more or len(line) > _MAX_CONFIG_BYTES:
+            break
+    return line[:_MAX_CONFIG_BYTES]
+
+
+def announce(event: Mapping[str, object]) -> None:
+    """Tell the supervisor of a change."""
+    try:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+    except OSError:
+        # The supervisor is gone; the end of the lifeline says so too, and what to do about it.
+        log.warning("nobody hears: event=%s", event["event"])

@@ -1,0 +1,174 @@
+"""One child process of the supervisor: started, listened to, restarted, stopped.
+
+A child reads its configuration as one line of JSON from its standard input and then keeps reading:
+an end of file there means that the supervisor has died, and the child drains and exits. It tells
+of every change of its state with one line of JSON on its standard output; its log goes to standard
+error, which it shares with the supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from takt.errors import ConfigError
+from takt.units import SECOND, Nanos, to_seconds
+
+__all__ = ["Backoff", "Child", "ChildSpec"]
+
+_STEADY: Nanos = 30 * SECOND
+_MAX_LINE = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+class Backoff:
+    """How long to wait before a child that died is started again.
+
+    The first restart is immediate, so that a single fault costs no more than the start itself.
+    Each further death in a row doubles the wait, up to a cap; a child that lived for half a
+    minute begins anew.
+    """
+
+    def __init__(self, *, base: Nanos = SECOND // 2, most: Nanos = 30 * SECOND) -> None:
+        self._base = base
+        self._most = most
+        self.deaths = 0
+        """Deaths in a row."""
+
+    def after_death(self, lived: Nanos) -> Nanos:
+        """Time to wait after a child died that had lived for ``lived``."""
+        self.deaths = 1 if lived >= _STEADY else self.deaths + 1
+        if self.deaths == 1:
+            return 0
+        return min(self._base << min(self.deaths - 2, 32), self._most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """What a child runs."""
+
+    name: str
+    """Its name in logs and events."""
+    command: Sequence[str]
+    """Program and arguments."""
+    config: Mapping[str, Any]
+    """Its configuration, as plain values."""
+    inherited: Sequence[int] = ()
+    """File descriptors it inherits under the numbers they have here."""
+
+
+class Child:
+    """A process that is to be alive until :meth:`stop`.
+
+    Args:
+        spec: What it runs.
+        on_event: Told each event of the child, as it was said.
+        clock: Monotonic, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        on_event: Callable[[Child, Mapping[str, Any]], None],
+        clock: Callable[[], Nanos],
+    ) -> None:
+        self.spec = spec
+        self.has_been_up = False
+        """Whether it has ever listened: its configuration is sound."""
+        self._on_event = on_event
+        self._clock = clock
+        self._backoff = Backoff()
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, if it runs."""
+        return None if self._process is None else self._process.pid
+
+    async def keep_alive(self) -> None:
+        """Run the child again and again until it is told to stop.
+
+        Raises:
+            ConfigError: It exits without ever having listened: starting it again would not help.
+                It has said why on standard error.
+        """
+        while not self._stopping.is_set():
+            started = self._clock()
+            status = await self._run_once()
+            if self._stopping.is_set():
+                return
+            if not self.has_been_up:
+                raise ConfigError(f"{self.spec.name} could not start; its message is above")
+            wait = self._backoff.after_death(self._clock() - started)
+            log.warning(
+                "child died: name=%s status=%d deaths_in_a_row=%d restart_in_s=%.1f",
+                self.spec.name,
+                status,
+                self._backoff.deaths,
+                to_seconds(wait),
+            )
+            self._on_event(self, {"event": "died", "status": status})
+            await self._pause(wait)
+
+    async def stop(self, within: Nanos) -> None:
+        """Ask the child to drain and exit; kill it if it has not done so in time."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), to_seconds(within))
+        except TimeoutError:
+            log.warning("child did not drain in time: name=%s", self.spec.name)
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        """End the child at once; :meth:`keep_alive` starts it again unless it is stopping."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def _run_once(self) -> int:
+        process = await asyncio.create_subprocess_exec(
+            *self.spec.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=tuple(self.spec.inherited),
+            limit=_MAX_LINE,
+            # A Ctrl-C at the terminal reaches the whole group; only the supervisor obeys it.
+            process_group=0,
+        )
+        self._process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(self.spec.config).encode() + b"\n")
+        async for line in process.stdout:
+            self._hear(line)
+        return await process.wait()
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            said: object = json.loads(line)
+        except ValueError:
+            said = None
+        event = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+        if "event" not in event:
+            log.warning("child said something odd: name=%s said=%r", self.spec.name, line[:200])
+            return
+        if event["event"] == "listening":
+            self.has_been_up = True
+        self._on_event(self, event)
+
+    async def _pause(self, wait: Nanos) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), to_seconds(wait))
+        except TimeoutError:
+            return

@@ -1,0 +1,287 @@
+"""The fleet file: models, devices, robots and the network between them, as an operator writes it.
+
+Every structure refuses unknown keys, and numbers that no fleet could have, before anything is built
+from them. Start reading at :class:`FleetFile`; :meth:`FleetFile.fleet` turns it into what the
+simulator runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from takt.core.model import Model
+from takt.core.profile import Profile
+from takt.core.scheduler import Lateness
+from takt.core.trace import Setup
+from takt.errors import ConfigError
+from takt.server.hand_made import HandMadeProfile
+from takt.server.yaml_file import read_yaml
+from takt.sim.fleet import MOST_HORIZON, MOST_HZ, MOST_ROBOTS, Fleet, RobotGroup
+from takt.sim.network import ConstantNetwork, LogNormalNetwork, Network, Wifi7Network
+from takt.units import ms
+
+__all__ = [
+    "LEAST_SECONDS",
+    "MOST_SECONDS",
+    "ConstantEntry",
+    "DeviceEntry",
+    "FleetFile",
+    "LogNormalEntry",
+    "ModelEntry",
+    "RobotsEntry",
+    "SimulationEntry",
+    "Wifi7Entry",
+]
+
+LEAST_SECONDS = 0.001
+"""Shortest simulation."""
+MOST_SECONDS = 1e6
+"""Longest simulation."""
+
+# Each has an upper limit, which also refuses `.inf`.
+_Milliseconds = Annotated[float, Meta(ge=0, le=1e7)]
+_Slo = Annotated[float, Meta(ge=0.001, le=1e7)]
+_Hertz = Annotated[float, Meta(gt=0, le=MOST_HZ)]
+_Probability = Annotated[float, Meta(ge=0, le=1)]
+_Sigma = Annotated[float, Meta(ge=0, le=3)]
+_Bandwidth = Annotated[float, Meta(ge=1e-6, le=1e6)]
+_Size = Annotated[int, Meta(ge=1, le=65_536)]
+_Cameras = Annotated[int, Meta(ge=0, le=1_000)]
+_FileName = Annotated[str, Meta(pattern=r"^[\w.-]+$")]  # becomes part of a trace's file name
+
+
+class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One part of the file."""
+
+
+class ModelEntry(_Entry, frozen=True, kw_only=True):
+    """A model that robots may ask for."""
+
+    slo_ms: _Slo
+    """Promised time from sending an observation to the answer being at the robot."""
+    architecture: str | None = None
+    """Its entries in the profile; the model's name when absent."""
+    prefix_sizes: Annotated[tuple[_Size, ...], Meta(min_length=1, max_length=64)] = (1,)
+    """Batch sizes of the prefix stage, rising."""
+    denoise_sizes: Annotated[tuple[_Size, ...], Meta(max_length=64)] = (1,)
+    """Batch sizes of the denoise stage, rising; empty for a single-pass policy."""
+
+
+class DeviceEntry(_Entry, frozen=True, kw_only=True):
+    """A device and how it is driven."""
+
+    profile: str
+    """Its entry in ``profiles``."""
+    models: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """Models loaded on it."""
+    formation: str = "lockstep"
+    options: dict[str, Any] = {}
+    """Options of the formation."""
+    discipline: str = "earliest_deadline"
+    lateness: str = "yield"
+
+
+class RobotsEntry(_Entry, frozen=True, kw_only=True):
+    """Robots that behave alike; see :class:`~takt.sim.fleet.RobotGroup`."""
+
+    model: str
+    count: Annotated[int, Meta(ge=0, le=MOST_ROBOTS)]
+    name: Annotated[str, Meta(min_length=1)] | None = None
+    """What reports call them. When absent the model's name; the second unnamed group of a model is
+    ``<model>.2``."""
+    device: str | None = None
+    """Device that serves them; may be left out when only one serves the model."""
+    rate_hz: _Hertz | None = None
+    jitter_ms: _Milliseconds = 0.0
+    threshold: _Probability = 0.5
+    control_hz: _Hertz = 30.0
+    horizon: Annotated[int, Meta(ge=1, le=MOST_HORIZON)] = 50
+    deadline: str = "slo"
+    supersede: bool = False
+    num_cameras: _Cameras = 2
+    encoding: str = "raw"
+
+
+class ConstantEntry(_Entry, frozen=True, kw_only=True, tag_field="kind", tag="constant"):
+    """See :class:`~takt.sim.network.ConstantNetwork`."""
+
+    up_ms: _Milliseconds = 2.0
+    down_ms: _Milliseconds = 2.0
+
+    def network(self) -> Network:
+        """The model of delays it describes."""
+        return ConstantNetwork(**msgspec.structs.asdict(self))
+
+
+class LogNormalEntry(_Entry, frozen=True, kw_only=True, tag_field="kind", tag="log_normal"):
+    """See :class:`~takt.sim.network.LogNormalNetwork`."""
+
+    median_ms: _Milliseconds = 2.0
+    sigma: _Sigma = 0.5
+    base_ms: _Milliseconds = 0.0
+    burst_probability: _Probability = 0.0
+    burst_ms: tuple[_Milliseconds, _Milliseconds] = (20.0, 40.0)
+
+    def network(self) -> Network:
+        """The model of delays it describes."""
+        return LogNormalNetwork(**msgspec.structs.asdict(self))
+
+
+class Wifi7Entry(_Entry, frozen=True, kw_only=True, tag_field="kind", tag="wifi7"):
+    """See :class:`~takt.sim.network.Wifi7Network`."""
+
+    bandwidth_gbps: _Bandwidth = 1.0
+    base_ms: _Milliseconds = 1.5
+    jitter_median_ms: _Milliseconds = 0.8
+    jitter_sigma: _Sigma = 0.7
+    burst_probability: _Probability = 0.0
+    burst_ms: tuple[_Milliseconds, _Milliseconds] = (20.0, 40.0)
+    num_cameras: _Cameras = 2
+    encoding: str = "raw"
+    planned_robots: Annotated[int, Meta(ge=1, le=MOST_ROBOTS)] = 1
+
+    def network(self) -> Network:
+        """The model of delays it describes."""
+        return Wifi7Network(**msgspec.structs.asdict(self))
+
+
+class SimulationEntry(_Entry, frozen=True, kw_only=True):
+    """How long to simulate, and with which seed."""
+
+    seconds: Annotated[float, Meta(ge=LEAST_SECONDS, le=MOST_SECONDS)] = 60.0
+    """Time reported on."""
+    warm_up_seconds: Annotated[float, Meta(ge=0, le=MOST_SECONDS)] = 5.0
+    """Time before it."""
+    seed: int = 0
+
+
+class FleetFile(_Entry, frozen=True, kw_only=True):
+    """A fleet file."""
+
+    models: dict[str, ModelEntry]
+    devices: dict[_FileName, DeviceEntry]
+    robots: tuple[RobotsEntry, ...] = ()
+    network: ConstantEntry | LogNormalEntry | Wifi7Entry = Wifi7Entry()
+    profiles: dict[str, HandMadeProfile | str] = {}
+    """Profiles of devices. A text is the path of a file that holds the profile, seen from the
+    folder of this file."""
+    simulation: SimulationEntry = SimulationEntry()
+
+    @classmethod
+    def read(cls, path: Path) -> FleetFile:
+        """The fleet file at ``path``, with the profiles it names read as well.
+
+        Raises:
+            ConfigError: It cannot be read, or something in it is wrong; :meth:`fleet` of a file
+                that was read does not raise.
+        """
+        file = read_yaml(path, cls)
+        profiles: dict[str, HandMadeProfile | str] = {}
+        for name, entry in file.profiles.items():
+            is_path = isinstance(entry, str)
+            profiles[name] = read_yaml(path.parent / entry, HandMadeProfile) if is_path else entry
+        file = msgspec.structs.replace(file, profiles=profiles)
+        try:
+            file.fleet()
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        return file
+
+    def fleet(self) -> Fleet:
+        """What the simulator runs.
+
+        Raises:
+            ConfigError: A name leads nowhere, or a value is impossible; the message names it.
+        """
+        return Fleet(
+            devices={name: self._setup(name, device) for name, device in self.devices.items()},
+            robots=tuple(self._group(index) for index in range(len(self.robots))),
+            network=self._network(),
+        )
+
+    def _network(self) -> Network:
+        try:
+            return self.network.network()
+        except ConfigError as error:
+            raise ConfigError(f"network: {error}") from None
+
+    def _setup(self, name: str, device: DeviceEntry) -> Setup:
+        try:
+            _refuse_repeated("models", device.models)
+            models = tuple(self._model(model) for model in device.models)
+            return Setup(
+                models=models,
+                profile=self._profile(device.profile, models),
+                formation=device.formation,
+                options=device.options,
+                discipline=device.discipline,
+                lateness=_lateness(device.lateness),
+            )
+        except ConfigError as error:
+            raise ConfigError(f"devices.{name}: {error}") from None
+
+    def _model(self, name: str) -> Model:
+        entry = self.models.get(name)
+        if entry is None:
+            raise ConfigError(f"no model {name!r} in models: {_names(self.models)}")
+        return Model(
+            name=name,
+            architecture=entry.architecture or name,
+            slo=ms(entry.slo_ms),
+            prefix_sizes=entry.prefix_sizes,
+            denoise_sizes=entry.denoise_sizes,
+        )
+
+    def _profile(self, name: str, models: tuple[Model, ...]) -> Profile:
+        entry = self.profiles.get(name)
+        if not isinstance(entry, HandMadeProfile):  # none, or one whose file was not read
+            raise ConfigError(f"no profile {name!r} in profiles: {_names(self.profiles)}")
+        try:
+            return entry.profile(models)
+        except ConfigError as error:
+            raise ConfigError(f"profile {name!r}: {error}") from None
+
+    def _group(self, index: int) -> RobotGroup:
+        entry = self.robots[index]
+        try:
+            fields = msgspec.structs.asdict(entry)
+            fields["device"] = entry.device or self._only_device(entry.model)
+            fields["name"] = entry.name or self._default_name(index)
+            return RobotGroup(**fields)
+        except ConfigError as error:
+            raise ConfigError(f"robots[{index}]: {error}") from None
+
+    def _only_device(self, model: str) -> str:
+        serving = [name for name, device in self.devices.items() if model in device.models]
+        if not serving:
+            raise ConfigError(f"no device serves {model!r}")
+        if len(serving) > 1:
+            raise ConfigError(f"device: missing; {model!r} is served by {', '.join(serving)}")
+        return serving[0]
+
+    def _default_name(self, index: int) -> str:
+        model = self.robots[index].model
+        before = [r for r in self.robots[:index] if r.model == model and r.name is None]
+        return f"{model}.{len(before) + 1}" if before else model
+
+
+def _lateness(name: str) -> Lateness:
+    try:
+        return Lateness(name)
+    except ValueError:
+        known = ", ".join(lateness.value for lateness in Lateness)
+        raise ConfigError(f"no lateness {name!r}; known: {known}") from None
+
+
+def _refuse_repeated(key: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{key}: {name!r} is named twice")
+
+
+def _names(table: dict[str, Any]) -> str:
+    return ", ".join(sorted(table)) or "none"

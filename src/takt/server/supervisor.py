@@ -1,0 +1,95 @@
+"""The parent of all processes of a server: it alone starts, kills, reaps and restarts them.
+
+Workers come first, then the gateway that robots connect to. On SIGTERM or SIGINT the gateway
+drains, then the workers. If the supervisor dies its children notice and drain by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from takt.errors import ConfigError
+from takt.server.children import Child, ChildSpec
+from takt.units import SECOND, Nanos
+
+__all__ = ["Supervisor"]
+
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Keeps a server's processes alive.
+
+    Args:
+        workers: Processes that own devices.
+        gateways: Processes that own doors; started after the workers and stopped before them.
+        on_event: Told each event of each child: its name and what it said.
+        drain: Time each child has to finish what is under way.
+        clock: Monotonic, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[ChildSpec],
+        gateways: Sequence[ChildSpec],
+        on_event: Callable[[str, Mapping[str, Any]], None],
+        *,
+        drain: Nanos = 10 * SECOND,
+        clock: Callable[[], Nanos] = time.monotonic_ns,
+    ) -> None:
+        self._on_event = on_event
+        self._drain = drain
+        self.workers = [Child(spec, self._heard, clock) for spec in workers]
+        self.gateways = [Child(spec, self._heard, clock) for spec in gateways]
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Run until told to stop.
+
+        Raises:
+            ConfigError: A child cannot start at all.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        lives = [
+            asyncio.create_task(child.keep_alive(), name=child.spec.name)
+            for child in (*self.workers, *self.gateways)
+        ]
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            done, _ = await asyncio.wait([stop, *lives], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._stop_children()
+            stop.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)
+        for life in done - {stop}:
+            life.result()
+
+    def kill(self, name: str) -> None:
+        """End one child at once; it is started again.
+
+        Raises:
+            ConfigError: There is no such child.
+        """
+        for child in (*self.workers, *self.gateways):
+            if child.spec.name == name:
+                child.kill()
+                return
+        raise ConfigError(f"no child process {name!r}")
+
+    def _heard(self, child: Child, event: Mapping[str, Any]) -> None:
+        hung = event.get("worker") if event.get("event") == "worker_hung" else None
+        if isinstance(hung, str):
+            log.warning("worker hung: name=%s", hung)
+            self.kill(hung)
+        self._on_event(child.spec.name, {**event, "pid": child.pid})
+
+    async def _stop_children(self) -> None:
+        for group in (self.gateways, self.workers):
+            await asyncio.gather(*(child.stop(self._drain) for child in group))

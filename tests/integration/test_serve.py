@@ -1,0 +1,156 @@
+"""``takt serve`` as its user runs it: real processes, sockets and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from takt.client import Connection, connect
+from takt.errors import RefusedError
+
+pytestmark = pytest.mark.integration
+
+TAKT = (sys.executable, "-m", "takt.cli.main")
+
+
+class Server:
+    """A running ``takt serve --json``."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.events: list[Mapping[str, Any]] = []
+
+    def wait_for(self, kind: str, process: str) -> Mapping[str, Any]:
+        """The first event of that kind from that process; the test's own timeout ends the wait."""
+        assert self.process.stdout is not None
+        while True:
+            for event in self.events:
+                if event["event"] == kind and event["process"] == process:
+                    return event
+            line = self.process.stdout.readline()
+            assert line, f"the server ended without {kind} of {process}: {self.events}"
+            self.events.append(json.loads(line))
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[Server]:
+    process = subprocess.Popen(
+        [*TAKT, "serve", "--json", *options], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield Server(process)
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def state(*values: float) -> dict[str, object]:
+    return {"observation/state": np.array(values, np.float32)}
+
+
+@pytest.mark.timeout(60)
+def test_service_resumes_by_itself_after_the_worker_is_killed() -> None:
+    with serving("--model", "echo", "--openpi", "0") as server:
+        port = server.wait_for("listening", "gateway-0")["port"]
+        server.wait_for("ready", "gateway-0")
+        worker = next(e["pid"] for e in server.events if e["process"] == "worker-0")
+        with connect(f"127.0.0.1:{port}") as robot:
+            before = robot.infer(state(1, 2)).actions
+
+            os.kill(worker, signal.SIGKILL)
+
+            codes = _codes_until_served(robot)
+            after = robot.infer(state(1, 2)).actions
+    np.testing.assert_array_equal(before, after)
+    assert codes <= {"worker_lost", "busy"}
+
+
+def _codes_until_served(robot: Connection) -> set[str]:
+    """Ask until an answer comes; the codes of the refusals before it."""
+    codes: set[str] = set()
+    while (code := _refusal(robot)) is not None:
+        codes.add(code)
+    return codes
+
+
+def _refusal(robot: Connection) -> str | None:
+    try:
+        robot.infer(state(3))
+    except RefusedError as error:
+        return error.code
+    return None
+
+
+@pytest.mark.timeout(60)
+def test_the_same_port_can_be_served_again_at_once() -> None:
+    with serving("--model", "echo", "--openpi", "0") as server:
+        port = server.wait_for("listening", "gateway-0")["port"]
+        server.wait_for("ready", "gateway-0")
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        with serving("--model", "echo", "--openpi", str(port)) as again:
+            assert again.wait_for("listening", "gateway-0")["port"] == port
+
+
+@pytest.mark.timeout(60)
+def test_a_port_in_use_is_one_clear_message_and_status_1() -> None:
+    with serving("--model", "echo", "--openpi", "0") as server:
+        port = server.wait_for("listening", "gateway-0")["port"]
+
+        second = subprocess.run(
+            [*TAKT, "serve", "--model", "echo", "--openpi", str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    assert second.returncode == 1
+    assert str(port) in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+@pytest.mark.timeout(60)
+def test_sigterm_drains_and_leaves_no_process() -> None:
+    with serving("--model", "echo", "--openpi", "0") as server:
+        server.wait_for("ready", "gateway-0")
+        server.wait_for("ready", "worker-0")
+        pids = {event["pid"] for event in server.events}
+
+        server.process.terminate()
+        server.process.communicate(timeout=20)
+
+        assert server.process.returncode == 0
+        assert [pid for pid in pids if _is_alive(pid)] == []
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.timeout(60)
+def test_an_open_address_without_a_token_is_refused() -> None:
+    result = subprocess.run(
+        [*TAKT, "serve", "--model", "echo", "--host", "0.0.0.0", "--openpi", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={k: v for k, v in os.environ.items() if k != "TAKT_TOKEN"},
+    )
+
+    assert result.returncode == 1
+    assert "token" in result.stderr

@@ -1,0 +1,168 @@
+"""The supervisor with real child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from takt.errors import ConfigError
+from takt.server.children import ChildSpec
+from takt.server.supervisor import Supervisor
+from takt.units import SECOND
+
+pytestmark = pytest.mark.integration
+
+CHILD = """
+import json, os, signal, sys
+config = json.loads(sys.stdin.readline())
+def leave(why):
+    with open(config["diary"], "a") as file:
+        file.write(f"{config['name']} {why}\\n")
+    os._exit(0)
+if config.get("fails"):
+    sys.exit(1)
+handler = signal.SIG_IGN if config.get("is_deaf") else lambda *_: leave("asked")
+signal.signal(signal.SIGTERM, handler)
+print(json.dumps({"event": "listening", "config": config}), flush=True)
+sys.stdin.read()
+leave("orphaned")
+"""
+"""A child that says it is up and writes into a diary why it leaves."""
+
+
+class Listener:
+    """Collects events and lets a test wait for one."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Mapping[str, Any]]] = []
+        self._changed = asyncio.Event()
+
+    def hear(self, name: str, event: Mapping[str, Any]) -> None:
+        self.events.append((name, event))
+        self._changed.set()
+
+    async def wait_for(self, kind: str, count: int = 1) -> Mapping[str, Any]:
+        async with asyncio.timeout(20):
+            while len(found := [e for _, e in self.events if e["event"] == kind]) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return found[count - 1]
+
+
+def spec(tmp_path: Path, name: str = "worker-0", **config: object) -> ChildSpec:
+    program = tmp_path / "child.py"
+    program.write_text(CHILD)
+    return ChildSpec(
+        name=name,
+        command=(sys.executable, str(program)),
+        config={"name": name, "diary": str(tmp_path / "diary"), **config},
+    )
+
+
+def test_a_killed_child_is_started_again_and_told_the_same(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        supervisor = Supervisor([spec(tmp_path, number=7)], [], listener.hear)
+        life = asyncio.create_task(supervisor.run())
+        first = await listener.wait_for("listening")
+
+        os.kill(first["pid"], signal.SIGKILL)
+
+        died = await listener.wait_for("died")
+        second = await listener.wait_for("listening", 2)
+        assert died["status"] == -signal.SIGKILL
+        assert second["pid"] != first["pid"]
+        assert second["config"] == first["config"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(life, 20)
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_cannot_start_ends_the_server_with_its_name(tmp_path: Path) -> None:
+    supervisor_of = [spec(tmp_path, fails=True)]
+
+    async def scenario() -> None:
+        await Supervisor(supervisor_of, [], Listener().hear).run()
+
+    with pytest.raises(ConfigError, match="worker-0 could not start"):
+        asyncio.run(scenario())
+
+
+def test_a_hung_worker_named_by_a_gateway_is_killed_and_started_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        supervisor = Supervisor([spec(tmp_path)], [], listener.hear)
+        life = asyncio.create_task(supervisor.run())
+        first = await listener.wait_for("listening")
+
+        supervisor.kill("worker-0")
+
+        second = await listener.wait_for("listening", 2)
+        assert second["pid"] != first["pid"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(life, 20)
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_ignores_sigterm_is_killed_when_its_time_is_over(tmp_path: Path) -> None:
+    async def scenario() -> int:
+        listener = Listener()
+        supervisor = Supervisor(
+            [spec(tmp_path, is_deaf=True)], [], listener.hear, drain=SECOND // 5
+        )
+        life = asyncio.create_task(supervisor.run())
+        pid = (await listener.wait_for("listening"))["pid"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(life, 20)
+        return pid
+
+    pid = asyncio.run(scenario())
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_gateways_are_stopped_before_workers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        supervisor = Supervisor(
+            [spec(tmp_path, "worker-0")], [spec(tmp_path, "gateway-0")], listener.hear
+        )
+        life = asyncio.create_task(supervisor.run())
+        await listener.wait_for("listening", 2)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(life, 20)
+
+    asyncio.run(scenario())
+
+    assert (tmp_path / "diary").read_text() == "gateway-0 asked\nworker-0 asked\n"
+
+
+def test_children_notice_that_the_supervisor_was_killed(tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    os.mkfifo(diary)  # reading it waits for the child
+    program = (
+        "import asyncio, sys\n"
+        "from takt.server.children import ChildSpec\n"
+        "from takt.server.supervisor import Supervisor\n"
+        f"child = {spec(tmp_path)!r}\n"
+        "say = lambda name, event: print(event['event'], flush=True)\n"
+        "asyncio.run(Supervisor([child], [], say).run())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == b"listening\n"
+
+        supervisor.kill()
+
+        assert diary.read_text() == "worker-0 orphaned\n"
