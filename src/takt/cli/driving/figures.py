@@ -1,0 +1,193 @@
+"""What a run against a real server showed, as plain values and as sentences.
+
+::
+
+    simulated               always false: every figure was measured, on the robots' clock
+    seconds                 time the robots sent
+    seed                    of the robots' phases
+    robots                  population
+    broken_off              whether somebody stopped the run before its end
+    issued ... latency_ms   the served part (below), over all requests
+    worst_robot             its name as ``robot`` and its served part; null when nothing was issued
+    starvation              starved_ticks, ticks, share; over all robots
+    models                  by name: slo_ms, robots and the served part
+    stages_ms               p50, p90, p99, max by name: the network, and what the server told
+    errors                  requests without an answer by the reason's code
+    checked_chunks          chunks compared with the observation they answer
+    foreign_chunks          of these, chunks that belong to another observation
+    lag_ms                  how late this computer itself was in sending
+
+The *served part* of a group of requests::
+
+    issued                  requests sent: the denominator of both shares
+    attainment              share answered within the model's slo, 0..1; null when none was issued
+    on_time_share           share answered by the time the robot's queue ran dry; likewise
+    outcomes                requests by outcome; every outcome is present
+    latency_ms              p50, p90, p99, max of the answered ones; null when none was
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from takt.cli.driving.robot import DrivenRobot
+from takt.core.attainment import Attainment, Quantiles, Summary, summarise
+from takt.errors import InvariantError, TaktError
+from takt.units import Nanos, to_ms, to_seconds
+
+__all__ = ["DriveFailedError", "check_run", "figures_of", "sentences"]
+
+
+class DriveFailedError(TaktError):
+    """The server served nobody."""
+
+
+def figures_of(
+    robots: Sequence[DrivenRobot], *, duration: Nanos, seed: int, broken_off: bool = False
+) -> dict[str, Any]:
+    """The figures of a run.
+
+    Args:
+        robots: All of them, finished.
+        duration: How long they sent.
+        seed: Of the run.
+        broken_off: Whether it was stopped before its end.
+    """
+    summary = summarise(record for robot in robots for record in robot.records)
+    errors = sum((robot.errors for robot in robots), Counter[str]())
+    return {
+        "simulated": False,
+        "seconds": round(to_seconds(duration), 3),
+        "seed": seed,
+        "robots": len(robots),
+        "broken_off": broken_off,
+        **_served(summary.total),
+        "worst_robot": _worst(summary),
+        "starvation": _starvation(robots),
+        "models": _models(robots, summary),
+        "stages_ms": _stages(robots),
+        "errors": {code: errors[code] for code in sorted(errors)},
+        "checked_chunks": sum(robot.checked for robot in robots),
+        "foreign_chunks": sum(robot.foreign for robot in robots),
+        "lag_ms": _quantiles(lag for robot in robots for lag in robot.lags),
+    }
+
+
+def sentences(figures: dict[str, Any]) -> list[str]:
+    """The figures for a person, most important first."""
+    slos = sorted({part["slo_ms"] for part in figures["models"].values()})
+    promise = f"{slos[0]:g} ms" if len(slos) == 1 else "their model's slo"
+    met = round((figures["attainment"] or 0) * figures["issued"])
+    on_time = round((figures["on_time_share"] or 0) * figures["issued"])
+    starvation = figures["starvation"]
+    lines = [
+        f"served {met} of {figures['issued']} requests within {promise}"
+        f" ({_percent(figures['attainment'])}), as the robots measured it",
+        f"on time, before the robot ran out of actions: {on_time} of {figures['issued']}"
+        f" ({_percent(figures['on_time_share'])})",
+        _latency_sentence(figures),
+        f"starvation: {_percent(starvation['share'])} of control ticks found no action"
+        f" ({starvation['starved_ticks']} of {starvation['ticks']})",
+        f"requests without an answer: {_listed(figures['errors']) or 'none'}",
+    ]
+    if figures["checked_chunks"]:
+        lines.append(
+            f"chunks checked against the observation they answer: {figures['checked_chunks']},"
+            f" foreign: {figures['foreign_chunks']}"
+        )
+    if figures["broken_off"]:
+        lines.append(f"the run was broken off after {figures['seconds']:g} s")
+    return lines
+
+
+def check_run(figures: dict[str, Any]) -> None:
+    """Refuse a run that shows a fault.
+
+    Raises:
+        InvariantError: A robot was sent a chunk that is not its own.
+        DriveFailedError: Nothing was served.
+    """
+    foreign = figures["foreign_chunks"]
+    if foreign:
+        raise InvariantError(f"{foreign} chunks belonged to another observation; please report it")
+    if not figures["outcomes"]["served"]:
+        reasons = _listed(figures["errors"])
+        raise DriveFailedError(f"nothing was served: {reasons or 'no robot sent anything'}")
+
+
+def _served(part: Attainment) -> dict[str, Any]:
+    return {
+        "issued": part.issued,
+        "attainment": round(part.attainment, 5) if part.issued else None,
+        "on_time_share": round(part.on_time_share, 5) if part.issued else None,
+        "outcomes": dict(part.outcomes),
+        "latency_ms": None if part.latency is None else _in_ms(part.latency),
+    }
+
+
+def _worst(summary: Summary) -> dict[str, Any] | None:
+    if summary.worst_robot is None:
+        return None
+    return {"robot": summary.worst_robot, **_served(summary.by_robot[summary.worst_robot])}
+
+
+def _starvation(robots: Sequence[DrivenRobot]) -> dict[str, Any]:
+    starved = sum(robot.starved_ticks for robot in robots)
+    ticks = sum(robot.ticks for robot in robots)
+    return {
+        "starved_ticks": starved,
+        "ticks": ticks,
+        "share": round(starved / ticks, 5) if ticks else None,
+    }
+
+
+def _models(robots: Sequence[DrivenRobot], summary: Summary) -> dict[str, Any]:
+    slos = {robot.behaviour.model: robot.behaviour.slo for robot in robots}
+    counts = Counter(robot.behaviour.model for robot in robots)
+    nothing = Attainment.of([])
+    return {
+        model: {
+            "slo_ms": to_ms(slos[model]),
+            "robots": counts[model],
+            **_served(summary.by_model.get(model, nothing)),
+        }
+        for model in sorted(slos)
+    }
+
+
+def _stages(robots: Sequence[DrivenRobot]) -> dict[str, Any]:
+    durations: dict[str, list[Nanos]] = {}
+    for robot in robots:
+        for stages in robot.stages:
+            for name, took in stages.items():
+                durations.setdefault(name, []).append(took)
+    return {name: _quantiles(taken) for name, taken in durations.items()}
+
+
+def _quantiles(durations: Iterable[Nanos]) -> dict[str, float] | None:
+    quantiles = Quantiles.of(durations)
+    return None if quantiles is None else _in_ms(quantiles)
+
+
+def _in_ms(quantiles: Quantiles) -> dict[str, float]:
+    return {
+        name: round(to_ms(getattr(quantiles, name)), 3) for name in ("p50", "p90", "p99", "max")
+    }
+
+
+def _latency_sentence(figures: dict[str, Any]) -> str:
+    latency = figures["latency_ms"]
+    if latency is None:
+        return "answers: none"
+    cuts = ", ".join(f"{name} {latency[name]:.1f} ms" for name in ("p50", "p90", "p99", "max"))
+    return f"answers: {cuts}"
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.2%}"

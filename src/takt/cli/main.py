@@ -1,0 +1,164 @@
+"""Entry point of the ``takt`` command.
+
+Each command is a dataclass with a ``run`` method; tyro turns its fields into options and its
+docstrings into help. Whatever goes wrong on purpose, a bad option included, becomes one line on
+stderr and exit status 1.
+
+Start reading at :func:`main`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, cast
+
+from takt import __version__
+from takt.errors import TaktError, UsageError
+
+__all__ = ["COMMANDS", "Command", "Entry", "main"]
+
+_OLDEST_PYTHON = (3, 11)
+
+
+class Entry(NamedTuple):
+    """Where a command lives. Only the one asked for is imported, so that each starts fast."""
+
+    module: str
+    name: str
+    summary: str
+
+
+COMMANDS = {
+    "serve": Entry("takt.cli.serve", "Serve", "serve policies to robots"),
+    "policy": Entry("takt.cli.policy", "Policy", "show a policy's card, verify its network"),
+    "replay": Entry("takt.cli.replay", "Replay", "check that a recorded trace decides again"),
+    "hardware": Entry("takt.cli.hardware", "Hardware", "modelled stage times of GPUs, with errors"),
+    "drive": Entry("takt.cli.drive", "Drive", "let simulated robots run against a server"),
+    "demo": Entry("takt.cli.demo", "Demo", "serve and drive a small fleet on this computer"),
+    "simulate": Entry("takt.cli.simulate", "Simulate", "predict a fleet's attainment, no GPU"),
+    "plan": Entry("takt.cli.plan", "Plan", "how many robots a device carries, no GPU"),
+}
+"""Every command by its name."""
+
+
+class Command(Protocol):
+    """A dataclass whose fields are options."""
+
+    def run(self) -> None:
+        """Do what the options say."""
+        ...
+
+
+def main(
+    arguments: Sequence[str] | None = None, *, python: tuple[int, ...] = tuple(sys.version_info[:3])
+) -> int:
+    """Run one command.
+
+    Args:
+        arguments: What follows ``takt`` on the command line; the process's own when None.
+        python: Version of the interpreter.
+
+    Returns:
+        The exit status: 0, or 1 after a line on stderr that says what is wrong.
+    """
+    try:
+        _run(sys.argv[1:] if arguments is None else arguments, python)
+        sys.stdout.flush()
+    except TaktError as error:
+        print(f"takt: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone. The interpreter flushes once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
+
+
+def _run(arguments: Sequence[str], python: tuple[int, ...]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+    elif arguments[0] == "--version":
+        print(f"takt {__version__}")
+    else:
+        _refuse_old(python)
+        command = _command(arguments[0], arguments[1:])
+        if command is not None:
+            command.run()
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:<{width}}  {entry.summary}" for name, entry in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: takt COMMAND [OPTIONS]",
+            "",
+            "Serve vision-language-action policies to fleets of robots.",
+            "",
+            "commands:",
+            *rows,
+            "",
+            "takt COMMAND --help tells the options of a command; takt --version the version.",
+        ]
+    )
+
+
+def _refuse_old(python: tuple[int, ...]) -> None:
+    if python < _OLDEST_PYTHON:
+        raise UsageError(
+            f"the commands need Python 3.11 or later, this is {'.'.join(map(str, python))};"
+            " the client library (takt.client) runs on 3.10"
+        )
+
+
+def _command(name: str, options: Sequence[str]) -> Command | None:
+    """The command as its options describe it; None when they asked for help, which is printed."""
+    entry = COMMANDS.get(name)
+    if entry is None:
+        raise UsageError(f"no command {name!r}; commands: {', '.join(COMMANDS)}")
+    try:
+        kind = cast("type[Command]", getattr(importlib.import_module(entry.module), entry.name))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "takt":
+            raise
+        raise UsageError(
+            f"takt {name} needs {error.name}, which comes with: pip install 'takt-serve[server]'"
+        ) from None
+    return _parse(name, kind, options)
+
+
+def _parse(name: str, kind: type[Command], options: Sequence[str]) -> Command | None:
+    import tyro
+
+    said = io.StringIO()
+    config = (tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff)
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(kind, prog=f"takt {name}", args=options, config=config)
+    except SystemExit as stop:
+        if not stop.code:
+            return None
+        raise UsageError(f"{_first_words(said.getvalue())}; see: takt {name} --help") from None
+
+
+def _first_words(box: str) -> str:
+    """What tyro says first in its box of advice, below the title, on one line."""
+    words: list[str] = []
+    for line in box.splitlines()[1:]:
+        text = line.strip("│ ")
+        if text.strip("─-╭╮╰╯"):
+            words.append(text)
+        elif words:
+            break
+    return " ".join(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

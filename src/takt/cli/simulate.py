@@ -1,0 +1,151 @@
+"""``takt simulate``: what a fleet would get, without hardware."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.status import Status
+
+from takt import __version__
+from takt.cli.report_table import show_report
+from takt.core.trace import trace_lines
+from takt.errors import UsageError
+from takt.server.fleet_file import LEAST_SECONDS, MOST_SECONDS, FleetFile
+from takt.sim.capacity import Curve, Sweep, attainment_curve
+from takt.sim.fleet import Fleet
+from takt.sim.loop import Run, simulate
+from takt.sim.plot import SUFFIXES, plot_attainment
+from takt.sim.report import curve_report, report
+from takt.units import seconds, to_seconds
+
+__all__ = ["Simulate"]
+
+_FEWEST_SEEDS, _MOST_SEEDS = 2, 1_000  # one run has no spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulate:
+    """Predict SLO attainment of a fleet without a GPU, in virtual time."""
+
+    fleet: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FLEET.yaml")]
+    """Fleet file: models, devices, robots, network."""
+    json: bool = False
+    """Print the report as JSON; takt/sim/report.py explains its keys."""
+    plot: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Draw attainment over population, with its knee, to this PNG or SVG file. Simulates many
+    populations, in the proportions of the fleet."""
+    trace: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write everything the schedulers were told and decided as JSON lines, one file per device:
+    run.jsonl becomes run-gpu0.jsonl."""
+    seconds: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
+    """Time to report on, instead of the fleet file's."""
+    seed: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Seed of phases, jitter and network delays, instead of the fleet file's. Equal seeds give
+    equal results."""
+    seeds: int = 5
+    """Runs per population for --plot, with rising seeds."""
+    target: float = 0.98
+    """Attainment the knee of --plot must hold."""
+
+    def run(self) -> None:
+        """Simulate, print the report, draw the plot."""
+        self._check()
+        file = FleetFile.read(self.fleet)
+        fleet = file.fleet()
+        seed = file.simulation.seed if self.seed is None else self.seed
+        sweep = Sweep(
+            duration=seconds(self.seconds or file.simulation.seconds),
+            warm_up=seconds(file.simulation.warm_up_seconds),
+            seeds=tuple(range(seed, seed + self.seeds)),
+            target=self.target,
+        )
+        result = self._simulate(fleet, sweep)
+        figures = {"takt_version": __version__, **report(result)}
+        if self.trace is not None:
+            _write_traces(self.trace, fleet, result)
+        if self.plot is not None:
+            curve = self._curve(fleet, sweep)
+            figures["curve"] = curve_report(curve)
+            self._draw(self.plot, curve, fleet)
+        if self.json:
+            print(json.dumps(figures, indent=2))
+        else:
+            show_report(figures, Console())
+
+    def _check(self) -> None:
+        """Refuse what would only fail after minutes of simulating."""
+        if self.seconds is not None and not LEAST_SECONDS <= self.seconds <= MOST_SECONDS:
+            limits = f"{LEAST_SECONDS:g} to {MOST_SECONDS:g}"
+            raise UsageError(f"--seconds must lie in {limits}, got {self.seconds:g}")
+        if not _FEWEST_SEEDS <= self.seeds <= _MOST_SEEDS:
+            limits = f"{_FEWEST_SEEDS} to {_MOST_SEEDS}"
+            raise UsageError(f"--seeds must lie in {limits}, got {self.seeds}")
+        if not 0 < self.target < 1:
+            raise UsageError(f"--target must lie between 0 and 1, got {self.target}")
+        for option, path in (("--plot", self.plot), ("--trace", self.trace)):
+            if path is not None and not path.parent.is_dir():
+                raise UsageError(f"{option} {path}: no folder {path.parent}")
+        if self.plot is not None and self.plot.suffix not in SUFFIXES:
+            raise UsageError(f"--plot {self.plot}: a plot ends in {' or '.join(SUFFIXES)}")
+        if self.plot is not None and find_spec("matplotlib") is None:
+            raise UsageError("--plot needs matplotlib; install: pip install 'takt-serve[plot]'")
+
+    def _simulate(self, fleet: Fleet, sweep: Sweep) -> Run:
+        whole = to_seconds(sweep.warm_up + sweep.duration)
+        with _status("simulating") as status:
+            return simulate(
+                fleet,
+                duration=sweep.duration,
+                warm_up=sweep.warm_up,
+                seed=sweep.seeds[0],
+                keep_events=self.trace is not None,
+                progress=lambda now: status.update(
+                    f"simulated {to_seconds(now):.0f} of {whole:g} s"
+                ),
+            )
+
+    def _curve(self, fleet: Fleet, sweep: Sweep) -> Curve:
+        with _status("simulating populations") as status:
+            return attainment_curve(
+                fleet, sweep, lambda n: status.update(f"simulated {n} robots, {self.seeds} seeds")
+            )
+
+    def _draw(self, path: Path, curve: Curve, fleet: Fleet) -> None:
+        formations = sorted({setup.formation for setup in fleet.devices.values()})
+        plot_attainment(
+            curve.points,
+            path,
+            target=self.target,
+            knee=curve.knee,
+            subtitle=f"{self.fleet.name}, {', '.join(formations)}, {self.seeds} seeds",
+        )
+        _say(f"wrote {path}")
+
+
+def _status(text: str) -> AbstractContextManager[Status]:
+    """A line that tells the progress, on a terminal only."""
+    return Console(stderr=True).status(text)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _write_traces(path: Path, fleet: Fleet, result: Run) -> None:
+    for name, setup in fleet.devices.items():
+        target = path.with_name(f"{path.stem}-{name}{path.suffix}")
+        try:
+            with target.open("w", encoding="utf-8") as file:
+                for line in trace_lines(setup, result.devices[name].events):
+                    file.write(line + "\n")
+        except OSError as error:
+            raise UsageError(f"--trace {target}: {error.strerror}") from None
+        _say(f"wrote {target}")

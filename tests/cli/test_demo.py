@@ -1,0 +1,26 @@
+import importlib.util
+
+import pytest
+import tyro
+
+from takt.cli.demo import Demo
+from takt.cli.main import main
+
+
+def test_the_demo_needs_no_options() -> None:
+    demo = tyro.cli(Demo, args=[])
+
+    assert (demo.robots, demo.seconds, demo.model) == (8, 15.0, "mini")
+
+
+def test_without_openvino_the_demo_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "openvino" else find_spec(name)
+    )
+
+    assert main(["demo"]) == 1
+
+    assert "pip install 'takt-serve[server]'" in capsys.readouterr().err
