@@ -29,6 +29,7 @@ def model_of(
     prefix: tuple[int, ...] = (1, 2, 4),
     denoise: tuple[int, ...] = (1, 2, 4),
     holds: tuple[int, ...] = (1,),
+    steps: int = 1,
 ) -> Model:
     """A model whose architecture is called like itself."""
     return Model(
@@ -38,6 +39,7 @@ def model_of(
         prefix_sizes=prefix,
         denoise_sizes=denoise,
         holds=holds,
+        steps=steps,
     )
 
 
@@ -73,6 +75,7 @@ def request_of(
     expires: int = 10_000,
     layout: int = 0,
     supersede: bool = True,
+    priority: int = 0,
 ) -> Request:
     """A request with time to spare, in a session of its own; its promise is its due."""
     return Request(
@@ -85,6 +88,7 @@ def request_of(
         expires=expires,
         layout=layout,
         supersede=supersede,
+        priority=priority,
     )
 
 
@@ -136,7 +140,8 @@ class Driver:
         self.schedule: list[Run] = []
         """Launches that ended, in the order of their starts."""
         self._architecture = {model.name: model.architecture for model in setup.models}
-        self._device = CoRun(setup.profile)
+        self._physical = setup.group.physical
+        self._devices = [CoRun[Lane](setup.costs()) for _ in range(setup.group.num_physical)]
         self._running: dict[Lane, tuple[int, Launch]] = {}
         self._wake_at: int | None = None
 
@@ -157,16 +162,19 @@ class Driver:
         self.schedule.sort()
 
     def _next_instant(self, arrival: int | None) -> int:
-        end = self._device.next_end()
+        end = self._next_end()
         instants = (arrival, end and end[0], self._wake_at)
         return min(instant for instant in instants if instant is not None)
 
+    def _next_end(self) -> tuple[int, Lane] | None:
+        ends = [end for device in self._devices if (end := device.next_end()) is not None]
+        return min(ends, key=lambda end: end[0], default=None)
+
     def _end_launches(self, now: int, failed: int | None) -> None:
-        while (end := self._device.next_end()) is not None and end[0] == now:
+        while (end := self._next_end()) is not None and end[0] == now:
             lane = end[1]
-            assert isinstance(lane, Lane)
             start, launch = self._running.pop(lane)
-            self._device.finish(lane, now)
+            self._devices[self._physical[lane.device]].finish(lane, now)
             self.scheduler.finish(lane, now, [seq for seq in launch.requests if seq == failed])
             self.schedule.append(_run(start, now, launch))
 
@@ -174,7 +182,7 @@ class Driver:
         launches, self._wake_at = self.scheduler.decide(now)
         for launch in launches:
             work = launch.work(self._architecture[launch.model])
-            self._device.start(launch.lane, work, now)
+            self._devices[self._physical[launch.lane.device]].start(launch.lane, work, now)
             self._running[launch.lane] = now, launch
         self.events += self.scheduler.take_events()
 

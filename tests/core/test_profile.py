@@ -315,6 +315,14 @@ def test_what_is_no_profile_is_refused(data: Any) -> None:  # noqa: ANN401
         Profile.from_json(data)
 
 
+@pytest.mark.parametrize("speed", [0, FULL_SPEED + 1])
+def test_an_impossible_speed_in_a_file_names_both_launches(speed: int) -> None:
+    message = f"share 4 beside pi0 prefix .*: speed must be from 1 to 1000000 .*, got {speed}"
+
+    with pytest.raises(ConfigError, match=message):
+        Profile.from_json(GOOD | {"speed": [[0, 0, speed]]})
+
+
 # Refusals
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from takt.core.disciplines import Discipline
 from takt.core.launch import Lane, Launch
 from takt.core.model import Model
-from takt.core.profile import Profile, Work
+from takt.core.profile import CoRun, Profile, Work
 from takt.core.queue import Entry, Queue
 from takt.core.request import Request, Stage
+from takt.units import Nanos
 
 __all__ = ["Batch", "View", "largest_work", "next_batch", "whole_batch"]
 
@@ -25,14 +27,18 @@ class View:
 
     profile: Profile
     discipline: Discipline
-    queues: tuple[tuple[Queue, ...], tuple[Queue, ...]]
-    """The queues of each stage, indexed by :class:`~takt.core.request.Stage`."""
+    queues: tuple[tuple[Queue, ...], ...]
+    """The prefix queues, then the denoise queues of each device of the group in turn. Where one
+    device runs both stages, :class:`~takt.core.request.Stage` is the index."""
     running: dict[Lane, Launch] = field(default_factory=dict[Lane, Launch])
     """What runs on each busy lane."""
+    forecast: CoRun[Lane] | None = None
+    """What the cost model says of the launches that run, for formations that ask for it."""
+    slowest: dict[Work, Nanos] = field(default_factory=dict[Work, Nanos])
+    """Worked out by :mod:`takt.core.gathering`, kept because it does not change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Rows of one model for one stage, and the captured shape that runs them."""
 
     model: Model
@@ -57,22 +63,27 @@ class Batch:
         )
 
 
-def next_batch(view: View, stage: Stage) -> Batch | None:
+def next_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
     """The batch that goes next on ``stage``: the largest captured size that fills.
+
+    Args:
+        view: What may be looked at.
+        stage: The stage.
+        device: Where the denoise stage would run; all devices take from the same prefix queues.
 
     Returns:
         The batch, or None when nobody waits.
     """
-    queue, waiting = _waiting(view, stage)
+    queue, waiting = _waiting(view, stage, device)
     if queue is None:
         return None
     size = queue.model.filled_size(stage, len(waiting))
     return _batch(queue, waiting[:size], size)
 
 
-def whole_batch(view: View, stage: Stage) -> Batch | None:
+def whole_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
     """Everybody who waits in the queue that goes next, padded to the next captured size."""
-    queue, waiting = _waiting(view, stage)
+    queue, waiting = _waiting(view, stage, device)
     if queue is None:
         return None
     size = queue.model.holding_size(stage, len(waiting))
@@ -85,9 +96,9 @@ def largest_work(model: Model, stage: Stage, layout: int, share: int) -> Work:
     return Work(model.architecture, stage, held, model.sizes(stage)[-1], share)
 
 
-def _waiting(view: View, stage: Stage) -> tuple[Queue | None, Sequence[Entry]]:
+def _waiting(view: View, stage: Stage, device: int) -> tuple[Queue | None, Sequence[Entry]]:
     """The queue that goes next and those of its requests that may be in the batch, in order."""
-    queues = view.queues[stage]
+    queues = view.queues[stage and stage + device]
     able = [queue for queue in queues if queue.feasible]
     if len(able) > 1:
         key = view.discipline
@@ -105,5 +116,7 @@ def _waiting(view: View, stage: Stage) -> tuple[Queue | None, Sequence[Entry]]:
 
 def _batch(queue: Queue, entries: Sequence[Entry], size: int) -> Batch:
     requests = tuple([entry[2] for entry in entries])
-    layout = queue.model.holding_layout([request.layout for request in requests])
-    return Batch(queue.model, queue.stage, requests, size, layout)
+    model, layout = queue.model, 0
+    if len(model.holds) > 1:
+        layout = model.holding_layout([request.layout for request in requests])
+    return Batch(model, queue.stage, requests, size, layout)

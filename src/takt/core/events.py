@@ -1,7 +1,8 @@
 """What happened to a scheduler, and when: the record from which everything else is computed.
 
-Four events are calls a driver made (:data:`Call`); :class:`Ended` is a consequence. Metrics, logs
-and answers are folds over the same events, and a trace of them replays (:mod:`takt.core.trace`).
+Four events are calls a driver made (:data:`Call`); :class:`Moved` and :class:`Ended` are
+consequences. Metrics, logs and answers are folds over the same events, and a trace of them replays
+(:mod:`takt.core.trace`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from takt.core.launch import Lane, Launch
 from takt.core.request import Phase
 from takt.units import Nanos
 
-__all__ = ["Call", "Cancel", "Decide", "Ended", "Event", "Finish", "Submit"]
+__all__ = ["Call", "Cancel", "Decide", "Ended", "Event", "Finish", "Moved", "Submit"]
 
 
 class Submit(NamedTuple):
@@ -28,6 +29,7 @@ class Submit(NamedTuple):
     expires: Nanos
     layout: int
     supersede: bool
+    priority: int = 0
 
 
 class Cancel(NamedTuple):
@@ -54,6 +56,17 @@ class Decide(NamedTuple):
     wake_at: Nanos | None
 
 
+class Moved(NamedTuple):
+    """A request's key/value cache began to move to the device that will denoise it."""
+
+    at: Nanos
+    seq: int
+    source: int
+    home: int
+    until: Nanos
+    """Instant at which it will be there."""
+
+
 class Ended(NamedTuple):
     """A request got its outcome."""
 
@@ -63,4 +76,4 @@ class Ended(NamedTuple):
 
 
 Call: TypeAlias = Submit | Cancel | Finish | Decide
-Event: TypeAlias = Call | Ended
+Event: TypeAlias = Call | Moved | Ended

@@ -32,6 +32,8 @@ class Model:
     """Captured batch sizes of the prefix stage, rising."""
     denoise_sizes: tuple[int, ...] = (1,)
     """Captured batch sizes of the denoise stage, rising. Empty for a single-pass policy."""
+    steps: int = 1
+    """Denoise steps of a chunk; they matter where a launch is a single step."""
     holds: tuple[int, ...] = (1,)
     """For each layout, the layouts whose launches can hold its row, as a bit mask. Layouts are
     numbered from the cheapest to the dearest; the last one holds every row."""
@@ -39,6 +41,8 @@ class Model:
     def __post_init__(self) -> None:
         if self.slo <= 0:
             raise ConfigError(f"model {self.name!r}: slo must be positive, got {self.slo} ns")
+        if self.steps < 1:
+            raise ConfigError(f"model {self.name!r}: steps must be at least 1, got {self.steps}")
         _check_sizes(self.name, "prefix_sizes", self.prefix_sizes)
         if self.denoise_sizes:
             _check_sizes(self.name, "denoise_sizes", self.denoise_sizes)

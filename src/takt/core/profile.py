@@ -13,18 +13,22 @@ that no rounding is lost, however often a speed changes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from takt.core.request import Stage
 from takt.errors import ConfigError, InvariantError
 from takt.units import Nanos
 
-__all__ = ["FULL_SPEED", "CoRun", "Profile", "Work"]
+__all__ = ["FULL_SPEED", "PARTS", "CoRun", "Profile", "Work"]
 
 K = TypeVar("K", bound=Hashable)
 
 FULL_SPEED = 1_000_000
 """Speed of a launch that runs alone, in parts per million."""
+
+PARTS = 16
+"""Parts a running launch is divided into where only a rough figure of what is left is needed."""
 
 
 class Work(NamedTuple):
@@ -48,6 +52,8 @@ class Profile:
         solo: Time of each launch that runs alone.
         slowdown: For ``(work, beside)``, the time of ``work`` while ``beside`` runs, as a multiple
             of its solo time, at least 1.
+        transfer: For ``(architecture, layout)``, the time a row's key/value cache takes to another
+            device. Only groups that run the stages on different devices need it.
 
     Raises:
         ConfigError: A time, share or slowdown is impossible.
@@ -60,12 +66,14 @@ class Profile:
         shares: Sequence[int],
         solo: Mapping[Work, Nanos],
         slowdown: Mapping[tuple[Work, Work], float],
+        transfer: Mapping[tuple[str, int], Nanos] | None = None,
     ) -> None:
         self.units = units
         self.shares = tuple(shares)
         self._solo = dict(solo)
         self._speed = {pair: _speed(pair, factor) for pair, factor in slowdown.items()}
-        self._best: dict[tuple[Work, Work], int] = {}
+        self._transfer = dict(transfer or {})
+        self._best: dict[tuple[Work, Work, int], int] = {}
         self._check()
 
     def _check(self) -> None:
@@ -76,6 +84,12 @@ class Profile:
         for work, time in self._solo.items():
             if time <= 0:
                 raise ConfigError(f"{_name(work)}: its time must be positive, got {time} ns")
+        for key, time in self._transfer.items():
+            if time < 0:
+                raise ConfigError(f"{key}: its transfer must take at least 0, got {time} ns")
+        self._check_speeds()
+
+    def _check_speeds(self) -> None:
         for (work, beside), speed in self._speed.items():
             if not 0 < speed <= FULL_SPEED:
                 raise ConfigError(
@@ -107,18 +121,59 @@ class Profile:
                 f"the profile has no slowdown for {_name(work)} beside {_name(beside)}",
             ) from None
 
-    def best_share(self, prefix: Work, denoise: Work) -> int:
+    def transfer(self, architecture: str, layout: int) -> Nanos:
+        """Time a row's key/value cache takes to another device.
+
+        Raises:
+            ConfigError: The profile does not say.
+        """
+        try:
+            return self._transfer[architecture, layout]
+        except KeyError:
+            raise ConfigError(
+                f"the profile has no transfer time for {architecture} layout {layout}",
+            ) from None
+
+    def stepped(self, steps: Mapping[str, int], inspection: Nanos, packing: Nanos) -> Profile:
+        """The profile of a device whose denoise launches are parts of the loop.
+
+        Args:
+            steps: For each architecture, the equal parts its loop is cut into.
+            inspection: Time added to each such launch.
+            packing: Time added to each such launch per row.
+        """
+        profile = copy(self)
+        profile._best = {}
+        profile._solo = {
+            work: time
+            if work.stage is Stage.PREFIX
+            else -(-time // steps[work.architecture]) + inspection + packing * work.size
+            for work, time in self._solo.items()
+        }
+        return profile
+
+    def best_share(self, prefix: Work, denoise: Work, parts_left: int = PARTS) -> int:
         """Share of ``prefix`` with which the pair, started together, is over soonest.
 
         The whole device is a candidate like any other. Of equal shares the largest wins: it
         leaves the prefix the most once the denoise launch has ended.
+
+        Args:
+            prefix: The launch that starts; its own share does not matter.
+            denoise: The launch beside it.
+            parts_left: Parts of the denoise launch that are still to run, of :data:`PARTS`. So
+                coarse a figure lets every share be worked out once.
         """
-        pair = prefix._replace(share=self.units), denoise
+        if prefix.share != self.units:
+            prefix = prefix._replace(share=self.units)
+        pair = prefix, denoise, parts_left
         best = self._best.get(pair)
         if best is None:
             best = min(
                 reversed(self.shares),
-                key=lambda share: self.pair_time(prefix._replace(share=share), denoise),
+                key=lambda share: max(
+                    self.pair_ends(prefix._replace(share=share), denoise, parts_left)
+                ),
             )
             self._best[pair] = best
         return best
@@ -127,16 +182,18 @@ class Profile:
         """Time until two launches that start together have both ended."""
         return max(self.pair_ends(one, other))
 
-    def pair_ends(self, one: Work, other: Work) -> tuple[Nanos, Nanos]:
-        """End of each of two launches that start together at 0."""
-        run: CoRun[int] = CoRun(self)
-        run.start(0, one, 0)
-        run.start(1, other, 0)
-        ends = [0, 0]
-        for end, key in run.ends():
-            run.finish(key, end)
-            ends[key] = end
-        return ends[0], ends[1]
+    def pair_ends(self, one: Work, other: Work, parts_left: int = PARTS) -> tuple[Nanos, Nanos]:
+        """End of each of two launches that run together from 0; ``other`` may have begun before."""
+        # What a CoRun of the two would say, written out: formations ask for every share.
+        left = self.solo(one) * FULL_SPEED
+        other_left = self.solo(other) * parts_left // PARTS * FULL_SPEED
+        speed, other_speed = self.speed(one, other), self.speed(other, one)
+        end, other_end = -(-left // speed), -(-other_left // other_speed)
+        if end < other_end:
+            rest = max(other_left - end * other_speed, 0)
+            return end, end - (-rest // FULL_SPEED)
+        rest = max(left - other_end * speed, 0)
+        return other_end - (-rest // FULL_SPEED), other_end
 
     def to_json(self) -> dict[str, object]:
         """The profile as plain lists and numbers; :meth:`from_json` reads it back."""
@@ -149,6 +206,7 @@ class Profile:
             "speed": sorted(
                 [index[work], index[beside], speed] for (work, beside), speed in self._speed.items()
             ),
+            "transfer": sorted([*key, time] for key, time in self._transfer.items()),
         }
 
     @classmethod
@@ -160,7 +218,14 @@ class Profile:
         """
         try:
             solo = {Work(row[0], Stage(row[1]), *row[2:5]): row[5] for row in data["solo"]}
-            profile = cls(units=data["units"], shares=data["shares"], solo=solo, slowdown={})
+            transfer = {(row[0], row[1]): row[2] for row in data.get("transfer", ())}
+            profile = cls(
+                units=data["units"],
+                shares=data["shares"],
+                solo=solo,
+                slowdown={},
+                transfer=transfer,
+            )
             works = list(solo)
             speeds: list[tuple[int, int, int]] = data["speed"]
             profile._speed = {(works[a], works[b]): speed for a, b, speed in speeds}
@@ -192,6 +257,8 @@ class CoRun(Generic[K]):
         self._profile = profile
         self._running: dict[K, _Running] = {}
         self._now: Nanos = 0
+        self._next: tuple[Nanos, K] | None = None
+        self._is_next_known = True
 
     def __len__(self) -> int:
         return len(self._running)
@@ -204,25 +271,49 @@ class CoRun(Generic[K]):
         """
         if key in self._running:
             raise InvariantError(f"lane {key!r} was given a launch while it runs one")
-        self._advance(now)
+        if now != self._now:
+            self._advance(now)
         time = self._profile.solo(work) if solo is None else solo
         self._running[key] = _Running(work, time * FULL_SPEED)
         self._respeed()
 
     def finish(self, key: K, now: Nanos) -> None:
         """Take the launch ``key`` off the device, ended or not."""
-        self._advance(now)
+        if now != self._now:
+            self._advance(now)
         del self._running[key]
         self._respeed()
 
     def next_end(self) -> tuple[Nanos, K] | None:
         """Instant and key of the launch that ends next if nothing else starts."""
+        if not self._is_next_known:
+            self._next = self._find_next()
+            self._is_next_known = True
+        return self._next
+
+    def _find_next(self) -> tuple[Nanos, K] | None:
         best: tuple[Nanos, K] | None = None
         for key, run in self._running.items():
             end = self._now - (-run.left // run.speed)
             if best is None or end < best[0]:
                 best = end, key
         return best
+
+    def work_of(self, key: K) -> Work:
+        """What the launch ``key`` is."""
+        return self._running[key].work
+
+    def end_of(self, key: K) -> Nanos:
+        """Instant at which the launch ``key`` ends if nothing starts or ends before."""
+        run = self._running[key]
+        return self._now - (-run.left // run.speed)
+
+    def parts_left(self, key: K, now: Nanos) -> int:
+        """Parts of :data:`PARTS` of the launch ``key`` that are still to run, rounded up."""
+        run = self._running[key]
+        left = run.left - (now - self._now) * run.speed
+        whole = self._profile.solo(run.work) * FULL_SPEED
+        return min(max(-(-left * PARTS // whole), 0), PARTS)
 
     def ends(self) -> Iterator[tuple[Nanos, K]]:
         """Each next end in turn; the caller calls :meth:`finish` between two of them."""
@@ -235,15 +326,22 @@ class CoRun(Generic[K]):
             raise InvariantError(f"time went back by {-elapsed} ns")
         self._now = now
         for run in self._running.values():
-            run.left = max(run.left - elapsed * run.speed, 0)
+            left = run.left - elapsed * run.speed
+            run.left = left if left > 0 else 0
 
     def _respeed(self) -> None:
+        self._is_next_known = False
+        alone = len(self._running) == 1
         for key, run in self._running.items():
-            speed = FULL_SPEED
-            for other, beside in self._running.items():
-                if other is not key:
-                    speed = speed * self._profile.speed(run.work, beside.work) // FULL_SPEED
-            run.speed = speed
+            run.speed = FULL_SPEED if alone else self._speed_of(key, run.work)
+
+    def _speed_of(self, key: K, work: Work) -> int:
+        """Speed of ``work`` beside everything else that runs."""
+        speed = FULL_SPEED
+        for other, beside in self._running.items():
+            if other is not key:
+                speed = speed * self._profile.speed(work, beside.work) // FULL_SPEED
+        return speed
 
 
 def _speed(pair: tuple[Work, Work], factor: float) -> int:

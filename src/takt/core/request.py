@@ -12,6 +12,10 @@
 A policy with a single pass goes from PREFIXING straight to SERVED. A request whose prefix has
 been computed is never superseded: its answer comes sooner than any newer one could.
 
+Where the denoise stage runs on another device, a request is MOVING between PREFIXING and READY.
+Where every denoise step is a launch of its own, a request goes from DENOISING back to READY after
+each step but the last: between two steps it waits like any other, and can expire or be cancelled.
+
 :data:`ALLOWED` is the whole truth about legal moves and :meth:`Request.move` the only mover.
 """
 
@@ -41,6 +45,7 @@ class Phase(Enum):
 
     QUEUED = "queued"
     PREFIXING = "prefixing"
+    MOVING = "moving"
     READY = "ready"
     DENOISING = "denoising"
     SERVED = "served"
@@ -49,14 +54,20 @@ class Phase(Enum):
     SUPERSEDED = "superseded"
     CANCELLED = "cancelled"
 
+    # There is one object per phase, and Enum's own hash costs a call in Python at every look-up.
+    __hash__ = object.__hash__
+
 
 ALLOWED: Mapping[Phase, frozenset[Phase]] = {
     Phase.QUEUED: frozenset(
         {Phase.PREFIXING, Phase.EXPIRED, Phase.SUPERSEDED, Phase.CANCELLED},
     ),
-    Phase.PREFIXING: frozenset({Phase.READY, Phase.SERVED, Phase.FAILED, Phase.CANCELLED}),
+    Phase.PREFIXING: frozenset(
+        {Phase.MOVING, Phase.READY, Phase.SERVED, Phase.FAILED, Phase.CANCELLED},
+    ),
+    Phase.MOVING: frozenset({Phase.READY, Phase.CANCELLED}),
     Phase.READY: frozenset({Phase.DENOISING, Phase.EXPIRED, Phase.CANCELLED}),
-    Phase.DENOISING: frozenset({Phase.SERVED, Phase.FAILED, Phase.CANCELLED}),
+    Phase.DENOISING: frozenset({Phase.READY, Phase.SERVED, Phase.FAILED, Phase.CANCELLED}),
     Phase.SERVED: frozenset(),
     Phase.FAILED: frozenset(),
     Phase.EXPIRED: frozenset(),
@@ -93,7 +104,22 @@ class Request:
     :attr:`~takt.core.model.Model.holds`."""
     supersede: bool = True
     """Whether this observation replaces one of its session that still waits for its prefix."""
+    priority: int = 0
+    """Class of its robot, 0 first. A request of class ``c`` is overtaken only by requests whose
+    due lies at most ``c`` slos after its own."""
     phase: Phase = field(default=Phase.QUEUED, init=False)
+    order: Nanos = field(default=0, init=False)
+    """Its place in queues, earliest first: its due, later by one slo per class. The scheduler
+    sets it."""
+    home: int = field(default=0, init=False)
+    """Device that holds its key/value cache, once its prefix has run."""
+    steps_left: int = field(default=1, init=False)
+    """Denoise launches still to run."""
+    waits: int = field(default=0, init=False)
+    """How often it has begun to wait; tells entries about an earlier wait from the present one."""
+
+    def __post_init__(self) -> None:
+        self.order = self.due
 
     @property
     def latest(self) -> Nanos:

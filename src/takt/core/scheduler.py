@@ -1,4 +1,4 @@
-"""Decides which batches run next on one device.
+"""Decides which batches run next on one device, or on a group of them.
 
 The scheduler is a plain object with one owner. A driver tells it what happened (``submit``,
 ``cancel``, ``finish``) and asks what to run (``decide``); the worker does so in real time, the
@@ -9,26 +9,31 @@ Start reading at :meth:`Scheduler.decide`.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 from enum import Enum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from takt.core.batching import View
 from takt.core.disciplines import Discipline
-from takt.core.events import Cancel, Decide, Ended, Event, Finish, Submit
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit
 from takt.core.formations import Formation
 from takt.core.launch import Decision, Lane, Launch
 from takt.core.model import Model
-from takt.core.profile import Profile
+from takt.core.profile import CoRun, Profile
 from takt.core.queue import Queue
 from takt.core.request import Phase, Request, Stage
 from takt.errors import InvariantError, UsageError
 from takt.units import Nanos
 
-__all__ = ["Lateness", "Scheduler"]
+__all__ = ["MOST_PRIORITY", "Lateness", "Scheduler"]
+
+MOST_PRIORITY = 7
+"""Last class a robot may be in."""
 
 _WAITING = {Phase.QUEUED: Stage.PREFIX, Phase.READY: Stage.DENOISE}
 _STARTED = {Stage.PREFIX: Phase.PREFIXING, Stage.DENOISE: Phase.DENOISING}
+_FEW_RANK_CHANGES = 256
 
 
 class Lateness(Enum):
@@ -43,11 +48,11 @@ class Lateness(Enum):
 
 
 class Scheduler:
-    """Queues of one device, and the rules that empty them.
+    """Queues of one device or group, and the rules that empty them.
 
     Args:
-        models: The models loaded on the device.
-        profile: Times of their launches on this device.
+        models: The models loaded on every device of the group.
+        profile: Times of their launches on such a device.
         formation: How the device's lanes are driven.
         discipline: Which queue goes next.
         lateness: What becomes of requests that can no longer be on time.
@@ -69,22 +74,32 @@ class Scheduler:
             name: [formation.expected(profile, model, layout) for layout in range(len(model.holds))]
             for name, model in self._models.items()
         }
-        self._queues = {
-            stage: {name: Queue(model, stage) for name, model in self._models.items()}
-            for stage in Stage
-        }
+        self._profile = profile
+        self._group = group = formation.group
+        is_split = group.stepping is not None and group.stepping.is_split
+        self._steps = {name: m.steps if is_split else 1 for name, m in self._models.items()}
+        stages = [Stage.PREFIX, *[Stage.DENOISE] * len(group.home)]
+        self._queues = [
+            {
+                name: Queue(model, stage, self._service_from(stage, name))
+                for name, model in self._models.items()
+            }
+            for stage in stages
+        ]
         self._view = View(
             profile=profile,
             discipline=discipline,
-            queues=(
-                tuple(self._queues[Stage.PREFIX].values()),
-                tuple(self._queues[Stage.DENOISE].values()),
-            ),
+            queues=tuple(tuple(queues.values()) for queues in self._queues),
+            forecast=CoRun(profile) if group.forecasts else None,
         )
         self._live: dict[int, Request] = {}
         self._queued_of: dict[str, Request] = {}
-        # Stages compare, phases do not: entries of one request may tie on their instant.
-        self._rank_changes: list[tuple[Nanos, int, Stage, bool]] = []
+        # The third is how often the request has begun to wait: it tells an entry of an earlier
+        # wait, which no longer counts.
+        self._rank_changes: list[tuple[Nanos, int, int, bool]] = []
+        self._moves: list[tuple[Nanos, int]] = []
+        self._link_free_at: Nanos = 0
+        # Of those who wait, in order: a heap would keep the others until their instant.
         self._expiries: list[tuple[Nanos, int]] = []
         self._events: list[Event] = []
         self._now: Nanos | None = None
@@ -100,7 +115,7 @@ class Scheduler:
         :attr:`~takt.core.request.Request.supersede` says otherwise.
 
         Raises:
-            UsageError: No such model or layout, or the request's number does not rise.
+            UsageError: No such model, layout or priority, or the request's number does not rise.
         """
         self._check(request)
         self._pass(now)
@@ -109,8 +124,11 @@ class Scheduler:
         self._live[request.seq] = request
         older = self._queued_of.get(request.session)
         if older is not None and request.supersede:
-            self._withdraw(older)
+            self._withdraw(older, self._queue_of(older))
             self._end(older, Phase.SUPERSEDED, now)
+        if request.priority:
+            request.order = request.due + request.priority * self._models[request.model].slo
+        request.steps_left = self._steps[request.model]
         if self._lateness is Lateness.REFUSE_AT_DUE:
             request.expires = min(request.expires, request.latest)
         self._wait(request, now)
@@ -125,7 +143,7 @@ class Scheduler:
         request = self._live.get(seq)
         if request is not None:
             if request.phase in _WAITING:
-                self._withdraw(request)
+                self._withdraw(request, self._queue_of(request))
             self._end(request, Phase.CANCELLED, now)
 
     def finish(self, lane: Lane, now: Nanos, failed: Collection[int] = ()) -> None:
@@ -143,6 +161,8 @@ class Scheduler:
         launch = self._view.running.pop(lane, None)
         if launch is None:
             raise InvariantError(f"a launch ended on {lane}, which runs none")
+        if self._view.forecast is not None:
+            self._view.forecast.finish(lane, now)
         self._events.append(Finish(now, lane, tuple(failed)))
         for seq in launch.requests:
             request = self._live.get(seq)
@@ -162,15 +182,16 @@ class Scheduler:
             before then.
         """
         self._pass(now)
-        self._expire(now)
-        self._rerank(now)
-        decision = self._formation.decide(self._view, now)
-        for launch in decision.launches:
-            self._start(launch)
-        wake_at = self._wake_at(decision.wake_at)
-        decision = Decision(decision.launches, wake_at)
-        self._events.append(Decide(now, decision.launches, wake_at))
-        return decision
+        if self._moves:
+            self._end_moves(now)
+        if self._expiries and self._expiries[0][0] <= now:
+            self._expire(now)
+        if self._rank_changes and self._rank_changes[0][0] <= now:
+            self._rerank(now)
+        launches, asked = self._start_proposed(now)
+        wake_at = self._wake_at(asked)
+        self._events.append(Decide(now, launches, wake_at))
+        return Decision(launches, wake_at)
 
     def take_events(self) -> list[Event]:
         """Events since the last call, in order. A driver takes them after every decision."""
@@ -199,6 +220,8 @@ class Scheduler:
                 f"model {model.name!r} has layouts 0 to {len(model.holds) - 1},"
                 f" got {request.layout}",
             )
+        if not 0 <= request.priority <= MOST_PRIORITY:
+            raise UsageError(f"priority must lie in 0 to {MOST_PRIORITY}, got {request.priority}")
         if request.seq <= self._last_seq:
             raise UsageError(f"request numbers must rise, got {request.seq} after {self._last_seq}")
 
@@ -208,12 +231,19 @@ class Scheduler:
         self._now = now
 
     def _queue_of(self, request: Request) -> Queue:
-        return self._queues[_WAITING[request.phase]][request.model]
+        stage = _WAITING[request.phase]
+        return self._queues[stage and stage + request.home][request.model]
+
+    def _service_from(self, stage: Stage, model: str) -> tuple[Nanos, ...]:
+        """Expected time from the start of ``stage`` to the answer, by layout."""
+        return tuple([sum(times[stage:]) for times in self._service[model]])
 
     def _service_of(self, request: Request) -> Nanos:
         """Expected time from now to the answer of a waiting request, if it started now."""
         prefix, denoise = self._service[request.model][request.layout]
-        return denoise if request.phase is Phase.READY else prefix + denoise
+        if request.phase is Phase.QUEUED:
+            return prefix + denoise
+        return denoise * request.steps_left // self._steps[request.model]
 
     def _wait(self, request: Request, now: Nanos) -> None:
         """Put a QUEUED or READY request into its queue, or refuse it if it has expired."""
@@ -222,16 +252,19 @@ class Scheduler:
             return
         queue = self._queue_of(request)
         queue.add(request)
+        request.waits += 1
         if request.phase is Phase.QUEUED:
             self._queued_of[request.session] = request
-        heappush(self._expiries, (request.expires, request.seq))
+        insort(self._expiries, (request.expires, request.seq))
         if self._lateness is Lateness.YIELD:
+            self._forget_rank_changes()
             hopeless_from = max(now, request.latest - self._service_of(request) + 1)
-            heappush(self._rank_changes, (hopeless_from, request.seq, queue.stage, True))
+            heappush(self._rank_changes, (hopeless_from, request.seq, request.waits, True))
 
-    def _withdraw(self, request: Request) -> None:
+    def _withdraw(self, request: Request, queue: Queue) -> None:
         """Take a waiting request out of its queue."""
-        self._queue_of(request).remove(request)
+        queue.remove(request)
+        del self._expiries[bisect_left(self._expiries, (request.expires, request.seq))]
         if self._queued_of.get(request.session) is request:
             del self._queued_of[request.session]
 
@@ -239,45 +272,94 @@ class Scheduler:
         """A row of a finished launch goes to its next phase."""
         if failed:
             self._end(request, Phase.FAILED, now)
-        elif launch.lane.stage is Stage.PREFIX and not self._models[launch.model].single_pass:
+        elif launch.lane.stage is Stage.PREFIX:
+            self._leave_prefix(request, launch, now)
+        elif request.steps_left > 1:
+            request.steps_left -= 1
             request.move(Phase.READY)
             self._wait(request, now)
         else:
             self._end(request, Phase.SERVED, now)
+
+    def _leave_prefix(self, request: Request, launch: Launch, now: Nanos) -> None:
+        if self._models[launch.model].single_pass:
+            self._end(request, Phase.SERVED, now)
+            return
+        source = launch.lane.device
+        request.home = self._group.home[source]
+        if request.home != source:
+            self._begin_move(request, source, now)
+            return
+        request.move(Phase.READY)
+        self._wait(request, now)
+
+    def _begin_move(self, request: Request, source: int, now: Nanos) -> None:
+        """Send a key/value cache to its home; caches on the way there queue for one link."""
+        request.move(Phase.MOVING)
+        time = self._profile.transfer(self._models[request.model].architecture, request.layout)
+        self._link_free_at = until = max(self._link_free_at, now) + time
+        self._moves.append((until, request.seq))
+        self._events.append(Moved(now, request.seq, source, request.home, until))
+
+    def _end_moves(self, now: Nanos) -> None:
+        """Let requests wait whose caches have arrived, in the order in which they left."""
+        arrived = bisect_right(self._moves, now, key=_until)
+        for _, seq in self._moves[:arrived]:
+            request = self._live.get(seq)
+            if request is not None:
+                request.move(Phase.READY)
+                self._wait(request, now)
+        del self._moves[:arrived]
 
     def _end(self, request: Request, phase: Phase, now: Nanos) -> None:
         request.move(phase)
         del self._live[request.seq]
         self._events.append(Ended(now, request.seq, phase))
 
+    def _start_proposed(self, now: Nanos) -> Decision:
+        """Start what the formation proposes; in a group it proposes for one device at a time."""
+        decision = self._formation.decide(self._view, now)
+        if not decision.launches:
+            return decision
+        for launch in decision.launches:
+            self._start(launch)
+        if len(self._group.home) == 1:
+            return decision
+        rest = self._start_proposed(now)
+        return Decision(decision.launches + rest.launches, rest.wake_at)
+
     def _start(self, launch: Launch) -> None:
         if launch.lane in self._view.running:
             raise InvariantError(f"{launch.lane} was given a launch while it runs one")
         self._view.running[launch.lane] = launch
         self._turn += 1
-        stage = launch.lane.stage
-        self._queues[stage][launch.model].turn = self._turn
+        device, stage = launch.lane
+        queue = self._queues[stage and stage + device][launch.model]
+        queue.turn = self._turn
+        if self._view.forecast is not None and self._now is not None:
+            work = launch.work(queue.model.architecture)
+            self._view.forecast.start(launch.lane, work, self._now)
+        started = _STARTED[stage]
         for seq in launch.requests:
             request = self._live[seq]
-            self._withdraw(request)
-            request.move(_STARTED[stage])
+            self._withdraw(request, queue)
+            request.move(started)
 
     def _expire(self, now: Nanos) -> None:
         expiries = self._expiries
         while expiries and expiries[0][0] <= now:
-            request = self._live.get(heappop(expiries)[1])
-            if request is not None and request.phase in _WAITING:
-                self._withdraw(request)
-                self._end(request, Phase.EXPIRED, now)
+            request = self._live[expiries[0][1]]
+            self._withdraw(request, self._queue_of(request))
+            self._end(request, Phase.EXPIRED, now)
 
     def _rerank(self, now: Nanos) -> None:
         """Let requests that have become hopeless yield, and those that yielded one slo regain."""
         changes = self._rank_changes
         while changes and changes[0][0] <= now:
-            since, seq, stage, yields = heappop(changes)
+            since, seq, wait, yields = heappop(changes)
             request = self._live.get(seq)
-            if request is None or _WAITING.get(request.phase) is not stage:
-                continue  # it has moved on; its new phase has its own entry
+            if request is None or request.waits != wait or request.phase not in _WAITING:
+                continue  # it has moved on; a later wait has its own entry
             queue = self._queue_of(request)
             if yields:
                 queue.yield_place(request)
@@ -285,20 +367,29 @@ class Scheduler:
                 # An answer after `expires` is worthless: such a request would regain its order
                 # only to make feasible ones late in their turn.
                 if regains + self._service_of(request) < request.expires:
-                    heappush(changes, (regains, seq, stage, False))
+                    heappush(changes, (regains, seq, wait, False))
             else:
                 queue.regain_place(request)
 
+    def _forget_rank_changes(self) -> None:
+        """Drop entries of requests that have moved on, once they are the most of all.
+
+        A due far in the future would otherwise keep its entry until then.
+        """
+        changes = self._rank_changes
+        if len(changes) > _FEW_RANK_CHANGES + 4 * len(self._live):
+            live = self._live
+            changes[:] = [c for c in changes if c[1] in live and live[c[1]].waits == c[2]]
+            heapify(changes)
+
     def _wake_at(self, asked: Nanos | None) -> Nanos | None:
-        """The earlier of the formation's wish and the next expiry of a waiting request."""
-        expiries = self._expiries
-        while expiries:
-            expires, seq = expiries[0]
-            request = self._live.get(seq)
-            if request is not None and request.phase in _WAITING:
-                return expires if asked is None else min(asked, expires)
-            heappop(expiries)
-        return asked
+        """The earliest of the formation's wish, an expiry while waiting, and the end of a move."""
+        if self._moves:
+            asked = self._moves[0][0] if asked is None else min(asked, self._moves[0][0])
+        if not self._expiries:
+            return asked
+        expires = self._expiries[0][0]
+        return expires if asked is None else min(asked, expires)
 
 
 def _submitted(request: Request, now: Nanos) -> Submit:
@@ -313,4 +404,9 @@ def _submitted(request: Request, now: Nanos) -> Submit:
         request.expires,
         request.layout,
         request.supersede,
+        request.priority,
     )
+
+
+def _until(move: tuple[Nanos, int]) -> Nanos:
+    return move[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterable
+from operator import sub
 from typing import NamedTuple
 
 from takt.core.events import Decide, Ended, Event, Finish, Submit
@@ -27,19 +28,12 @@ class Outcome(NamedTuple):
     denoise: Nanos
 
 
-class _Times:
-    __slots__ = ("arrival", "marks")
-
-    def __init__(self, arrival: Nanos) -> None:
-        self.arrival = arrival
-        self.marks: list[Nanos] = []  # prefix start and end, denoise start and end
-
-
 class Timeline:
     """Follows requests from event to event and gives each one's outcome when it ends."""
 
     def __init__(self) -> None:
-        self._times: dict[int, _Times] = {}
+        # Arrival, then start and end of the prefix launch and of the denoise launch.
+        self._instants: dict[int, list[Nanos]] = {}
         self._running: dict[Lane, Launch] = {}
         self.busy: dict[Lane, Nanos] = {}
         """Time each lane has spent on launches that ended."""
@@ -53,39 +47,45 @@ class Timeline:
         Returns:
             The outcome of the request that it ended, or None.
         """
-        if isinstance(event, Submit):
-            self._times[event.seq] = _Times(event.arrival)
-        elif isinstance(event, Decide):
-            for launch in event.launches:
-                self._start(launch, event.at)
-        elif isinstance(event, Finish):
-            self._finish(event)
-        elif isinstance(event, Ended):
-            return self._outcome(event)
-        return None
+        outcomes = self.add_all((event,))
+        return outcomes[0] if outcomes else None
+
+    def add_all(self, events: Iterable[Event]) -> list[Outcome]:
+        """Take in events, in their order; returns the outcomes of the requests that they ended."""
+        outcomes: list[Outcome] = []
+        for event in events:
+            if isinstance(event, Decide):
+                for launch in event.launches:
+                    self._start(launch, event.at)
+            elif isinstance(event, Ended):
+                outcomes.append(self._outcome(event))
+            elif isinstance(event, Finish):
+                self._finish(event)
+            elif isinstance(event, Submit):
+                self._instants[event.seq] = [event.arrival]
+        return outcomes
 
     def _start(self, launch: Launch, at: Nanos) -> None:
-        self._running[launch.lane] = launch
-        self._since[launch.lane] = at
-        self.rows[launch.lane.stage].append(len(launch.requests))
+        lane = launch.lane
+        self._running[lane] = launch
+        self._since[lane] = at
+        self.rows[lane.stage].append(len(launch.requests))
         self._mark(launch, at)
 
     def _finish(self, event: Finish) -> None:
-        launch = self._running.pop(event.lane)
-        self.busy[event.lane] = (
-            self.busy.get(event.lane, 0) + event.at - self._since.pop(event.lane)
-        )
-        self._mark(launch, event.at)
+        _, lane, _ = event
+        self.busy[lane] = self.busy.get(lane, 0) + event.at - self._since[lane]
+        self._mark(self._running.pop(lane), event.at)
 
     def _mark(self, launch: Launch, at: Nanos) -> None:
         for seq in launch.requests:
-            times = self._times.get(seq)
-            if times is not None:  # a cancelled request has ended while its row runs on
-                times.marks.append(at)
+            instants = self._instants.get(seq)
+            if instants is not None:  # a cancelled request has ended while its row runs on
+                instants.append(at)
 
     def _outcome(self, event: Ended) -> Outcome:
-        times = self._times.pop(event.seq)
-        instants = [times.arrival, *times.marks, event.at]
-        spans = [later - earlier for earlier, later in pairwise(instants)]
-        queue, prefix, wait, denoise = [*spans, 0, 0, 0, 0][:4]
-        return Outcome(event.seq, event.phase, event.at, queue, prefix, wait, denoise)
+        instants = self._instants.pop(event.seq)
+        del instants[4:]  # a denoise loop in several launches is one span until the end
+        instants.append(event.at)
+        spans = [*map(sub, instants[1:], instants), 0, 0, 0, 0]
+        return Outcome(event.seq, event.phase, event.at, *spans[:4])

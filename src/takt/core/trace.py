@@ -14,14 +14,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from takt.core.disciplines import DISCIPLINES
-from takt.core.events import Cancel, Decide, Ended, Event, Finish, Submit
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit
 from takt.core.formations import FORMATIONS, Formation
+from takt.core.group import Group
 from takt.core.launch import Lane
 from takt.core.model import Model
 from takt.core.profile import Profile
 from takt.core.request import Request, Stage
 from takt.core.scheduler import Lateness, Scheduler
 from takt.errors import ConfigError, UsageError
+from takt.units import Nanos
 
 __all__ = ["Setup", "event_line", "replay", "trace_lines"]
 
@@ -53,11 +55,32 @@ class Setup:
     def _formation(self) -> Formation:
         return FORMATIONS[self.formation](**self.options)
 
+    @property
+    def group(self) -> Group:
+        """The devices the formation drives."""
+        return self._formation().group
+
+    def costs(self) -> Profile:
+        """The profile of the launches as the formation makes them; drivers take times from it."""
+        stepping = self.group.stepping
+        if stepping is None:
+            return self.profile
+        steps = {model.architecture: model.steps for model in self.models}
+        return self.profile.stepped(
+            steps if stepping.is_split else dict.fromkeys(steps, 1),
+            stepping.inspection,
+            stepping.packing,
+        )
+
+    def expected(self, model: Model) -> Nanos:
+        """Time from the start of a request's prefix to its answer, as the formation expects it."""
+        return sum(self._formation().expected(self.costs(), model, len(model.holds) - 1))
+
     def scheduler(self) -> Scheduler:
         """A fresh scheduler."""
         return Scheduler(
             self.models,
-            self.profile,
+            self.costs(),
             self._formation(),
             DISCIPLINES[self.discipline],
             lateness=self.lateness,
@@ -76,15 +99,22 @@ class Setup:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Setup:
-        """The setup that :meth:`to_json` wrote."""
-        return cls(
-            models=tuple(_model(row) for row in data["models"]),
-            profile=Profile.from_json(data["profile"]),
-            formation=data["formation"],
-            options=data["options"],
-            discipline=data["discipline"],
-            lateness=Lateness(data["lateness"]),
-        )
+        """The setup that :meth:`to_json` wrote.
+
+        Raises:
+            ConfigError: ``data`` is not such a setup.
+        """
+        try:
+            return cls(
+                models=tuple(_model(row) for row in data["models"]),
+                profile=Profile.from_json(data["profile"]),
+                formation=data["formation"],
+                options=data["options"],
+                discipline=data["discipline"],
+                lateness=Lateness(data["lateness"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"not a setup: {error!r}") from None
 
 
 def trace_lines(setup: Setup, events: Iterable[Event]) -> Iterator[str]:
@@ -122,14 +152,17 @@ def replay(lines: Iterable[str]) -> Iterator[str]:
     scheduler = setup.scheduler()
     yield from trace_lines(setup, ())
     for number, line in enumerate(rest, 2):
-        _repeat(scheduler, _load(line, number), number)
+        fields = _load(line, number)
+        try:
+            _repeat(scheduler, fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"line {number} of the trace is not an event: {error!r}") from None
         yield from map(event_line, scheduler.take_events())
 
 
-def _repeat(scheduler: Scheduler, fields: dict[str, Any], number: int) -> None:
+def _repeat(scheduler: Scheduler, fields: dict[str, Any]) -> None:
     """Make the call that one line recorded."""
-    kind = fields.pop("event", None)
-    at = fields.get("at", 0)
+    kind, at = fields.pop("event"), fields["at"]
     if kind == Submit.__name__.lower():
         scheduler.submit(Request(**{k: v for k, v in fields.items() if k != "at"}), at)
     elif kind == Cancel.__name__.lower():
@@ -139,8 +172,8 @@ def _repeat(scheduler: Scheduler, fields: dict[str, Any], number: int) -> None:
         scheduler.finish(Lane(device, Stage(stage)), at, fields["failed"])
     elif kind == Decide.__name__.lower():
         scheduler.decide(at)
-    elif kind != Ended.__name__.lower():
-        raise UsageError(f"line {number}: unknown event {kind!r}")
+    elif kind not in (Ended.__name__.lower(), Moved.__name__.lower()):
+        raise ValueError(f"no event {kind!r}")
 
 
 def _model(row: Mapping[str, Any]) -> Model:

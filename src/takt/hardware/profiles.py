@@ -2,13 +2,18 @@
 
 A profile built here is modelled, not measured. It has every launch of the given models: each
 captured batch size, each layout, each share of the device. For pairs it has a prefix on any share
-beside a denoise launch on the whole device, which is how ``takt.core`` puts two lanes on a device.
+beside a denoise launch on the whole device, which is how ``takt.core`` puts two lanes on a device,
+and any two launches on the shares of 2, 3 or 4 replicas. It also has the time a row's key/value
+cache takes to another device.
 
 What one launch does to the other is the least certain part and holds three assumptions. A denoise
 launch finds the SMs the prefix leaves free, at least :data:`UNGUARDED` of the device when the
 prefix is not held back. It then shares the memory bandwidth with the prefix, which costs it
 ``interference`` times the part of the bandwidth the prefix uses. The prefix loses the same way,
-0.4 times ``interference``. Sweep ``interference`` before believing a result that depends on it.
+0.4 times ``interference``. Replicas have SMs of their own, so they lose only by the bandwidth: a
+denoise launch as beside a prefix, but at least what it takes until the two together ask for no
+more than the bandwidth that is reached. Sweep ``interference`` before believing a result that
+depends on it.
 
 Start reading at :func:`profile_for`.
 """
@@ -17,13 +22,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 from takt.core.model import Model
 from takt.core.profile import Profile, Work
 from takt.core.request import Stage
 from takt.errors import ConfigError
 from takt.hardware.architectures import Architecture, Layout, architecture_named
-from takt.hardware.calibration import DEFAULT_STACK, Stack, stack_named
+from takt.hardware.calibration import CALIBRATION, DEFAULT_STACK, Stack, stack_named
 from takt.hardware.devices import Device, device_named
 from takt.hardware.roofline import stage_seconds, traffic_bytes
 from takt.units import Nanos, ms, seconds
@@ -37,6 +43,13 @@ UNGUARDED = 0.125
 """Part of the SMs a denoise launch finds beside a prefix that may use them all. Assumed."""
 _PREFIX_PART = 0.4
 """Slowdown of a prefix beside a denoise launch, over ``interference``: 1.1 by default. Assumed."""
+_REPLICAS = (2, 3, 4)
+"""Numbers of replicas a device may be split into."""
+_LINK_GBS = 12.0
+"""Rate at which a cache crosses from a device to the host and from there to another device, in
+gigabytes per second each way: pinned memory over PCIe, as stage-pipelined engines do. Assumed."""
+_LINK_MS = 0.3
+"""Time each crossing takes besides. Assumed."""
 
 
 def model_for(
@@ -72,6 +85,7 @@ def model_for(
         slo=ms(promise),
         prefix_sizes=tuple(prefix_sizes),
         denoise_sizes=tuple(denoise_sizes),
+        steps=network.steps,
         holds=(1,) if one_layout else network.holds,
     )
 
@@ -110,7 +124,11 @@ def profile_for(
         units=device.units,
         shares=candidates,
         solo={work: table.solo(work) for work in works},
-        slowdown=dict(_slowdowns(table, works, interference)),
+        slowdown={
+            **dict(_slowdowns(table, works, interference)),
+            **dict(_replica_slowdowns(table, works, candidates, interference)),
+        },
+        transfer=dict(_transfers(table)),
     )
 
 
@@ -176,6 +194,29 @@ def _slowdowns(
             yield (denoise, prefix), contention * table.ratio(denoise, free)
 
 
+def _replica_slowdowns(
+    table: _Table, works: Sequence[Work], shares: Sequence[int], interference: float
+) -> Iterator[tuple[tuple[Work, Work], float]]:
+    """Every pair of launches on the shares of replicas."""
+    for replicas in _REPLICAS:
+        share = max((s for s in shares if s * replicas <= table.device.units), default=None)
+        held = [work for work in works if work.share == share]
+        used = {work: table.bandwidth_used(work) for work in held}
+        for work, beside in product(held, held):
+            if work.stage is Stage.PREFIX:
+                yield (work, beside), 1 + _PREFIX_PART * interference
+            else:
+                asked = (used[work] + used[beside]) / CALIBRATION.bandwidth
+                yield (work, beside), max(1 + interference * used[beside], asked)
+
+
+def _transfers(table: _Table) -> Iterator[tuple[tuple[str, int], Nanos]]:
+    for name, layouts in table.layouts.items():
+        for number, layout in enumerate(layouts):
+            crossing = architecture_named(name).cache_bytes(layout) / (_LINK_GBS * 1e9)
+            yield (name, number), seconds(2 * crossing) + ms(_LINK_MS)
+
+
 class _Table:
     """Times on one device with one stack, each worked out once."""
 
@@ -183,8 +224,8 @@ class _Table:
         self, device: Device, stack: Stack, layouts: Mapping[str, tuple[Layout, ...]]
     ) -> None:
         self.device = device
+        self.layouts = layouts
         self._stack = stack
-        self._layouts = layouts
         self._known: dict[tuple[Work, float], float] = {}
 
     def solo(self, work: Work) -> Nanos:
@@ -198,7 +239,7 @@ class _Table:
     def bandwidth_used(self, work: Work) -> float:
         """Part of the memory bandwidth a launch uses while it runs, 0 to 1."""
         network = architecture_named(work.architecture)
-        cost = network.cost(work.stage, self._layouts[work.architecture][work.layout])
+        cost = network.cost(work.stage, self.layouts[work.architecture][work.layout])
         rate = traffic_bytes(cost, self._stack, work.size) / self._seconds(
             work, work.share / self.device.units
         )
@@ -212,7 +253,7 @@ class _Table:
             known = self._known[key] = stage_seconds(
                 _network(work),
                 work.stage,
-                self._layouts[work.architecture][work.layout],
+                self.layouts[work.architecture][work.layout],
                 self.device,
                 self._stack,
                 size=work.size,

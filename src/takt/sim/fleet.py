@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from takt.core.model import Model
+from takt.core.scheduler import MOST_PRIORITY
 from takt.core.trace import Setup
 from takt.errors import ConfigError
 from takt.robot.replanning import ThresholdRule
@@ -57,6 +58,10 @@ class RobotGroup:
     """Where the server takes ``due`` from."""
     supersede: bool = False
     """Whether a newer observation replaces one that still waits. Off, every request counts."""
+    layout: int = 0
+    """Layout of the rows its observations make, see :attr:`~takt.core.model.Model.holds`."""
+    priority: int = 0
+    """Class of its requests, 0 first."""
     num_cameras: int = 2
     """Camera images per observation."""
     encoding: Encoding = "raw"
@@ -66,6 +71,7 @@ class RobotGroup:
         if not self.name:
             object.__setattr__(self, "name", self.model)
         _check_range("count", self.count, 0, MOST_ROBOTS)
+        _check_range("priority", self.priority, 0, MOST_PRIORITY)
         _check_range("horizon", self.horizon, 1, MOST_HORIZON)
         _check_rate("control_hz", self.control_hz)
         if self.rate_hz is not None:

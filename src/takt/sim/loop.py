@@ -1,11 +1,11 @@
 """Drives the scheduler in virtual time.
 
-The loop goes from instant to instant. All events of one instant are taken in, arrivals before
-completions, and only then is each device asked what to run; the worker's loop keeps the same
-order. Launches take their time from the device's profile through
+One agenda holds everything that will happen. Within an instant arrivals come first, then
+completions and wake-ups, and only when all are in is each device asked what to run; the worker's
+loop keeps the same order. Launches take their time from the device's profile through
 :class:`~takt.core.profile.CoRun`, so an end moves when a co-runner starts or ends.
 
-Start reading at :meth:`_Loop.run`.
+Start reading at :meth:`_Loop.run`, then follow a request: ``_ask``, ``_arrive``, ``_answer``.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 from typing import TypeAlias
 
 from takt.core.attainment import RequestRecord, StageTimes
 from takt.core.events import Event
-from takt.core.launch import Lane
+from takt.core.launch import Lane, Launch
 from takt.core.profile import CoRun
 from takt.core.request import Phase, Request
 from takt.core.timeline import Outcome, Timeline
 from takt.core.trace import Setup
-from takt.sim.fleet import Fleet, RobotGroup
+from takt.errors import UsageError
+from takt.sim.fleet import Fleet
 from takt.sim.network import CHUNK_BYTES
 from takt.sim.robot import Ask, SimulatedRobot
-from takt.units import Nanos
+from takt.units import SECOND, Nanos
 
 __all__ = ["DeviceRun", "Run", "simulate"]
-
-_Action: TypeAlias = Callable[[Nanos], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRun:
-    """What one device did."""
+    """What one device did in the whole run, warm-up and last answers included."""
 
     busy: dict[Lane, Nanos]
-    """Time each lane spent on launches."""
+    """Time each lane spent on launches; a lane that ran none is absent."""
     rows: dict[str, list[int]]
     """Rows of each launch, by stage."""
     events: list[Event] = field(default_factory=list[Event])
@@ -48,17 +48,24 @@ class DeviceRun:
 class Run:
     """What happened in a simulation between its warm-up and its end."""
 
+    fleet: Fleet
+    """What was simulated."""
+    seed: int
     records: list[RequestRecord]
-    """One record per request sent after the warm-up."""
+    """One record per request sent after the warm-up, in the order of their outcomes."""
+    groups: dict[str, str]
+    """Name of each robot's group, by robot."""
     starved: dict[str, int]
     """Control ticks without an action after the warm-up, by robot."""
     ticks: dict[str, int]
-    """Control ticks after the warm-up, by robot."""
+    """Control ticks after the warm-up, by robot. A robot has none before it is switched on."""
     devices: dict[str, DeviceRun]
+    warm_up: Nanos
+    """Time before the time reported on."""
     duration: Nanos
     """Time reported on."""
     length: Nanos
-    """The whole run, warm-up and last answers included."""
+    """The whole run: warm-up, duration, and the time until the last answer was at its robot."""
 
 
 def simulate(
@@ -68,6 +75,7 @@ def simulate(
     warm_up: Nanos = 0,
     seed: int = 0,
     keep_events: bool = False,
+    progress: Callable[[Nanos], None] | None = None,
 ) -> Run:
     """Run ``fleet`` in virtual time.
 
@@ -79,8 +87,133 @@ def simulate(
         warm_up: Time before it, whose requests are not recorded.
         seed: Seed of phases, jitter and network delays. Equal seeds give equal results.
         keep_events: Keep each device's events, for a trace.
+        progress: Told the virtual time once per virtual second.
+
+    Raises:
+        UsageError: ``duration`` is not positive, or ``warm_up`` is negative.
     """
-    return _Loop(fleet, warm_up, warm_up + duration, seed, keep_events).run()
+    if duration <= 0:
+        raise UsageError(f"duration must be positive, got {duration} ns")
+    if warm_up < 0:
+        raise UsageError(f"warm_up must be at least 0, got {warm_up} ns")
+    return _Loop(fleet, warm_up, duration, seed, keep_events).run(progress)
+
+
+_Action: TypeAlias = Callable[[Nanos], None]
+
+# What comes first within an instant.
+_ARRIVALS, _ENDS = range(2)
+
+
+class _Agenda:
+    """What is to happen, in the order in which it will."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Nanos, int, int, _Action]] = []
+        self._numbers = count()
+        self._last: list[_Action] = []
+
+    def add(self, instant: Nanos, action: _Action, order: int = _ARRIVALS) -> None:
+        """Let ``action`` happen at ``instant``."""
+        # The number keeps the rest of the order: what was arranged first happens first.
+        heappush(self._entries, (instant, order, next(self._numbers), action))
+
+    def add_last(self, action: _Action) -> None:
+        """Let ``action`` happen when everything else of the present instant has happened."""
+        self._last.append(action)
+
+    def play(self) -> None:
+        """Let everything happen, and what comes of it."""
+        entries, last = self._entries, self._last
+        while entries:
+            now, _, _, action = heappop(entries)
+            action(now)
+            if last and not (entries and entries[0][0] == now):
+                for action in last:
+                    action(now)
+                last.clear()
+
+
+class _Device:
+    """A scheduler and the launches that run for it."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        agenda: _Agenda,
+        on_outcome: Callable[[Outcome, Nanos], None],
+        keep_events: bool,
+    ) -> None:
+        self.timeline = Timeline()
+        self.events: list[Event] = []
+        self._scheduler = setup.scheduler()
+        self._agenda = agenda
+        self._on_outcome = on_outcome
+        self._keep_events = keep_events
+        self._architecture = {model.name: model.architecture for model in setup.models}
+        self._physical = setup.group.physical
+        costs = setup.costs()
+        self._running: list[CoRun[Lane]] = [CoRun(costs) for _ in range(setup.group.num_physical)]
+        self._next_end: tuple[Nanos, Lane] | None = None
+        self._next_at: Nanos | None = None
+        self._must_decide = False
+
+    def submit(self, request: Request, now: Nanos) -> None:
+        """A request arrived."""
+        self._scheduler.submit(request, now)
+        self._decide_last()
+
+    def _decide_last(self) -> None:
+        if not self._must_decide:
+            self._must_decide = True
+            self._agenda.add_last(self._decide)
+
+    def _decide(self, now: Nanos) -> None:
+        """Start what the scheduler decides and hand on the requests that have ended."""
+        self._must_decide = False
+        launches, wake_at = self._scheduler.decide(now)
+        if launches:
+            self._start(launches, now)
+        self._wake_up_at(wake_at)
+        events = self._scheduler.take_events()
+        if self._keep_events:
+            self.events += events
+        for outcome in self.timeline.add_all(events):
+            self._on_outcome(outcome, now)
+
+    def _start(self, launches: tuple[Launch, ...], now: Nanos) -> None:
+        for launch in launches:
+            work = launch.work(self._architecture[launch.model])
+            self._running[self._physical[launch.lane.device]].start(launch.lane, work, now)
+        self._next_end = self._find_next_end()
+
+    def _wake_up_at(self, wake_at: Nanos | None) -> None:
+        """Arrange the next end of a launch, or the instant the scheduler asked for."""
+        end, next_at = self._next_end, wake_at
+        if end is not None and (wake_at is None or end[0] < wake_at):
+            next_at = end[0]
+        if next_at != self._next_at:
+            self._next_at = next_at
+            if next_at is not None:
+                self._agenda.add(next_at, self._wake_up, _ENDS)
+
+    def _find_next_end(self) -> tuple[Nanos, Lane] | None:
+        """The next end of a launch; of ends at one instant the first physical device's."""
+        if len(self._running) == 1:
+            return self._running[0].next_end()
+        ends = [end for run in self._running if (end := run.next_end()) is not None]
+        return min(ends, key=lambda end: end[0], default=None)
+
+    def _wake_up(self, now: Nanos) -> None:
+        """Tell the scheduler of launches that end at ``now``."""
+        if now != self._next_at:
+            return  # what this entry was made for has moved or gone
+        while (end := self._next_end) is not None and end[0] <= now:
+            lane = end[1]
+            self._running[self._physical[lane.device]].finish(lane, now)
+            self._scheduler.finish(lane, now)
+            self._next_end = self._find_next_end()
+        self._decide_last()
 
 
 @dataclass(slots=True)
@@ -94,128 +227,70 @@ class _Pending:
     slo: Nanos
 
 
-class _Device:
-    """A scheduler and the launches that run for it."""
-
-    def __init__(self, setup: Setup, keep_events: bool) -> None:
-        self.scheduler = setup.scheduler()
-        self.timeline = Timeline()
-        self.events: list[Event] = []
-        self.next_at: Nanos | None = None
-        self._keep_events = keep_events
-        self._architecture = {model.name: model.architecture for model in setup.models}
-        self._running: CoRun[Lane] = CoRun(setup.profile)
-        self._wake_at: Nanos | None = None
-
-    def finish_launches(self, now: Nanos) -> bool:
-        """Tell the scheduler of launches that end at ``now``; whether there were any."""
-        any_ended = False
-        while (end := self._running.next_end()) is not None and end[0] <= now:
-            self._running.finish(end[1], now)
-            self.scheduler.finish(end[1], now)
-            any_ended = True
-        return any_ended
-
-    def decide(self, now: Nanos) -> list[Outcome]:
-        """Start what the scheduler decides; returns the requests that have ended since."""
-        decision = self.scheduler.decide(now)
-        for launch in decision.launches:
-            work = launch.work(self._architecture[launch.model])
-            self._running.start(launch.lane, work, now)
-        self._wake_at = decision.wake_at
-        self._set_next()
-        events = self.scheduler.take_events()
-        if self._keep_events:
-            self.events += events
-        add = self.timeline.add
-        return [outcome for event in events if (outcome := add(event)) is not None]
-
-    def _set_next(self) -> None:
-        end = self._running.next_end()
-        self.next_at = self._wake_at
-        if end is not None and (self.next_at is None or end[0] < self.next_at):
-            self.next_at = end[0]
-
-
 class _Loop:
+    """Robots and their network, around the devices."""
+
     def __init__(
-        self, fleet: Fleet, warm_up: Nanos, stop: Nanos, seed: int, keep_events: bool
+        self, fleet: Fleet, warm_up: Nanos, duration: Nanos, seed: int, keep_events: bool
     ) -> None:
         self._fleet = fleet
+        self._seed = seed
         self._warm_up = warm_up
-        self._stop = stop
+        self._stop = warm_up + duration
+        self._length = self._stop
         self._allowance = fleet.network.allowance()
-        self._devices = {name: _Device(setup, keep_events) for name, setup in fleet.devices.items()}
+        self._agenda = _Agenda()
+        self._devices = {
+            name: _Device(setup, self._agenda, self._answer, keep_events)
+            for name, setup in fleet.devices.items()
+        }
         self._robots = [
-            SimulatedRobot(f"{group.model}-{number}", group, seed)
-            for group, number in _numbered(fleet)
+            SimulatedRobot(f"{group.name}-{number}", group, seed)
+            for group in fleet.robots
+            for number in range(group.count)
         ]
-        self._slo = {robot.name: fleet.model(robot.group).slo for robot in self._robots}
-        self._sending = 0
-        self._agenda: list[tuple[Nanos, int, _Action]] = []
-        self._number = 0
+        self._slo = {group.name: fleet.model(group).slo for group in fleet.robots}
+        self._num_sending = 0
         self._seq = 0
         self._pending: dict[int, _Pending] = {}
-        self._touched: dict[str, _Device] = {}
         self._records: list[RequestRecord] = []
-        self._starved_before: dict[str, int] = {}
-        self._ticks_before: dict[str, int] = {}
 
-    def run(self) -> Run:
-        """Go from instant to instant until nothing is left to happen."""
-        self._at(self._warm_up, self._begin_report)
+    def run(self, progress: Callable[[Nanos], None] | None) -> Run:
+        """Let the robots ask, and report on the time after the warm-up."""
+        counts: list[dict[str, tuple[int, int]]] = []
+        for instant in (self._warm_up, self._stop):
+            self._agenda.add(instant, lambda now: counts.append(self._count_ticks(now)))
+        if progress is not None:
+            self._tell(progress, 0)
         for robot in self._robots:
             self._ask_at(robot, robot.first_ask())
-        now = 0
-        while (instant := self._next_instant()) is not None:
-            now = instant
-            self._take_in(now)
-            touched, self._touched = self._touched, {}
-            for device in touched.values():
-                for outcome in device.decide(now):
-                    self._answer(outcome, now)
-        return self._report(now)
+        self._agenda.play()
+        return self._report(*counts)
 
-    def _next_instant(self) -> Nanos | None:
-        instants = [d.next_at for d in self._devices.values() if d.next_at is not None]
-        if self._agenda:
-            instants.append(self._agenda[0][0])
-        return min(instants, default=None)
+    def _tell(self, progress: Callable[[Nanos], None], now: Nanos) -> None:
+        progress(now)
+        if now + SECOND <= self._stop:
+            self._agenda.add(now + SECOND, lambda at: self._tell(progress, at))
 
-    def _take_in(self, now: Nanos) -> None:
-        """Let everything of this instant happen: arrivals, then completions, then wake-ups."""
-        while self._agenda and self._agenda[0][0] == now:
-            heappop(self._agenda)[2](now)
-        for name, device in self._devices.items():
-            if device.next_at is not None and device.next_at <= now:
-                device.finish_launches(now)
-                self._touched[name] = device
-
-    def _at(self, instant: Nanos, action: _Action) -> None:
-        # The number keeps actions of one instant in the order in which they were arranged.
-        self._number += 1
-        heappush(self._agenda, (instant, self._number, action))
-
-    # Robots
+    # A request: the robot asks, the observation arrives, the answer reaches the robot
 
     def _ask_at(self, robot: SimulatedRobot, instant: Nanos | None) -> None:
         if instant is not None and instant < self._stop:
-            self._at(instant, lambda now: self._ask(robot, now))
+            self._agenda.add(instant, lambda now: self._ask(robot, now))
 
     def _ask(self, robot: SimulatedRobot, now: Nanos) -> None:
         ask = robot.ask(now)
-        group = robot.group
-        self._sending += 1  # until it arrives: this many robots share the air
-        uplink = self._fleet.network.up(group.observation_bytes, self._sending, robot.rng)
-        pending = _Pending(robot, ask, now, uplink, self._slo[robot.name])
-        self._at(now + uplink, lambda at: self._arrive(pending, at))
+        self._num_sending += 1  # until it arrives: so many robots share the air
+        uplink = self._fleet.network.up(robot.observation_bytes, self._num_sending, robot.uplink)
+        pending = _Pending(robot, ask, now, uplink, self._slo[robot.group.name])
+        self._agenda.add(now + uplink, lambda at: self._arrive(pending, at))
         self._ask_at(robot, ask.next_ask)
 
     def _arrive(self, pending: _Pending, now: Nanos) -> None:
-        group = pending.robot.group
-        self._sending -= 1
+        self._num_sending -= 1
         self._seq += 1
         self._pending[self._seq] = pending
+        group = pending.robot.group
         promise = now + pending.slo - self._allowance
         due = promise
         if group.deadline == "queue":
@@ -228,85 +303,77 @@ class _Loop:
             due=due,
             promise=promise,
             expires=due + pending.slo,
+            layout=group.layout,
+            priority=group.priority,
             supersede=group.supersede,
         )
-        device = self._devices[group.device]
-        device.scheduler.submit(request, now)
-        self._touched[group.device] = device
+        self._devices[group.device].submit(request, now)
 
     def _answer(self, outcome: Outcome, now: Nanos) -> None:
         pending = self._pending.pop(outcome.seq)
         robot = pending.robot
-        downlink = self._fleet.network.down(CHUNK_BYTES, self._sending + 1, robot.rng)
-        answered = now + downlink if outcome.phase is Phase.SERVED else None
-        self._record(pending, outcome, answered, downlink)
-        first = pending.ask.first_timestep
-        if answered is not None:
-            self._at(answered, lambda at: self._ask_at(robot, robot.receive(first, at)))
+        downlink = self._fleet.network.down(CHUNK_BYTES, self._num_sending + 1, robot.downlink)
+        self._agenda.add(now + downlink, lambda at: self._receive(pending, outcome.phase, at))
+        if pending.sent >= self._warm_up:
+            self._records.append(_record(pending, outcome, downlink))
+
+    def _receive(self, pending: _Pending, phase: Phase, now: Nanos) -> None:
+        self._length = max(self._length, now)
+        robot = pending.robot
+        if phase is Phase.SERVED:
+            self._ask_at(robot, robot.receive(pending.ask.first_timestep, now))
         else:
-            self._at(now + downlink, lambda at: self._ask_at(robot, robot.refused(at)))
+            self._ask_at(robot, robot.refused(now))
 
     # The report
 
-    def _begin_report(self, now: Nanos) -> None:
+    def _count_ticks(self, now: Nanos) -> dict[str, tuple[int, int]]:
+        """Starved ticks and all ticks of each robot before ``now``."""
         for robot in self._robots:
             robot.catch_up(now)
-            self._starved_before[robot.name] = robot.starved_ticks
-            self._ticks_before[robot.name] = robot.ticks
+        return {robot.name: (robot.starved_ticks, robot.ticks) for robot in self._robots}
 
-    def _record(
-        self, pending: _Pending, outcome: Outcome, answered: Nanos | None, downlink: Nanos
-    ) -> None:
-        if pending.sent < self._warm_up:
-            return
-        stages = StageTimes(
-            uplink=pending.uplink,
-            queue=outcome.queue,
-            prefix=outcome.prefix,
-            wait=outcome.wait,
-            denoise=outcome.denoise,
-            reply=downlink,
-        )
-        self._records.append(
-            RequestRecord(
-                robot=pending.robot.name,
-                model=pending.robot.group.model,
-                sent=pending.sent,
-                slo=pending.slo,
-                due=pending.ask.dry_at,
-                answered=answered,
-                outcome=outcome.phase.value,
-                stages=None if answered is None else stages,
-            )
-        )
-
-    def _report(self, length: Nanos) -> Run:
-        for robot in self._robots:
-            robot.catch_up(self._stop)
-        robots = {robot.name: robot for robot in self._robots}
+    def _report(self, before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Run:
         return Run(
+            fleet=self._fleet,
+            seed=self._seed,
             records=self._records,
-            starved={n: r.starved_ticks - self._starved_before[n] for n, r in robots.items()},
-            ticks={n: r.ticks - self._ticks_before[n] for n, r in robots.items()},
-            devices={
-                name: DeviceRun(
-                    busy=device.timeline.busy,
-                    rows={s.name.lower(): rows for s, rows in device.timeline.rows.items()},
-                    events=device.events,
-                )
-                for name, device in self._devices.items()
-            },
+            groups={robot.name: robot.group.name for robot in self._robots},
+            starved={name: after[name][0] - before[name][0] for name in after},
+            ticks={name: after[name][1] - before[name][1] for name in after},
+            devices={name: _device_run(device) for name, device in self._devices.items()},
+            warm_up=self._warm_up,
             duration=self._stop - self._warm_up,
-            length=length,
+            length=self._length,
         )
 
 
-def _numbered(fleet: Fleet) -> list[tuple[RobotGroup, int]]:
-    """Robots of all groups, numbered within their model."""
-    count: dict[str, int] = {}
-    robots: list[tuple[RobotGroup, int]] = []
-    for group in fleet.robots:
-        for _ in range(group.count):
-            robots.append((group, count.get(group.model, 0)))
-            count[group.model] = count.get(group.model, 0) + 1
-    return robots
+def _record(pending: _Pending, outcome: Outcome, downlink: Nanos) -> RequestRecord:
+    """What the robot saw of one request."""
+    served = outcome.phase is Phase.SERVED
+    stages = StageTimes(
+        uplink=pending.uplink,
+        queue=outcome.queue,
+        prefix=outcome.prefix,
+        wait=outcome.wait,
+        denoise=outcome.denoise,
+        reply=downlink,
+    )
+    return RequestRecord(
+        robot=pending.robot.name,
+        model=pending.robot.group.model,
+        sent=pending.sent,
+        slo=pending.slo,
+        due=pending.ask.dry_at,
+        answered=outcome.at + downlink if served else None,
+        outcome=outcome.phase.value,
+        stages=stages if served else None,
+    )
+
+
+def _device_run(device: _Device) -> DeviceRun:
+    return DeviceRun(
+        busy=device.timeline.busy,
+        rows={stage.name.lower(): rows for stage, rows in device.timeline.rows.items()},
+        events=device.events,
+    )

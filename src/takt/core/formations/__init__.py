@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from takt.core.batching import View
+from takt.core.formations.disaggregated import Disaggregated
+from takt.core.formations.flowing import Flowing
 from takt.core.formations.lockstep import Lockstep
 from takt.core.formations.monolithic import Monolithic
+from takt.core.formations.step_admission import StepAdmission
+from takt.core.group import Group
 from takt.core.launch import Decision
 from takt.core.model import Model
 from takt.core.profile import Profile
@@ -18,6 +22,11 @@ __all__ = ["FORMATIONS", "Formation"]
 
 class Formation(Protocol):
     """Looks at the device and proposes what to start."""
+
+    @property
+    def group(self) -> Group:
+        """The devices it drives."""
+        ...
 
     def expected(self, profile: Profile, model: Model, layout: int) -> tuple[Nanos, Nanos]:
         """Time each stage of a request is expected to take once it starts.
@@ -37,5 +46,11 @@ class Formation(Protocol):
         ...
 
 
-FORMATIONS: Mapping[str, type[Formation]] = {"monolithic": Monolithic, "lockstep": Lockstep}
+FORMATIONS: Mapping[str, type[Formation]] = {
+    "monolithic": Monolithic,
+    "lockstep": Lockstep,
+    "flowing": Flowing,
+    "step_admission": StepAdmission,
+    "disaggregated": Disaggregated,
+}
 """Every formation by the name a fleet file gives it."""
