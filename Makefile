@@ -28,12 +28,14 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format check check-lint check-types check-layers test bench demo clean
+.PHONY: help setup torch format check check-lint check-types check-layers test bench demo clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev-ready ## make .venv with everything `check` and `test` need
+
+torch: $(VENV)/.torch-ready ## add torch, without which tests of checkpoint networks are skipped
 
 format: $(VENV)/.dev-ready ## rewrite the code in our format
 	$(BIN)/ruff check --fix-only --quiet .
@@ -80,6 +82,16 @@ $(BIN)/python:
 $(VENV)/.dev-ready: $(MANIFEST) | $(BIN)/python
 	@echo "installing Takt with its development tools into $(VENV) ..."
 	$(call install,dev)
+	@touch $@
+
+# Which build of torch comes (CPU, CUDA) is the host's affair: pip's own settings choose it.
+$(VENV)/.torch-ready: $(VENV)/.dev-ready
+	@echo "installing torch into $(VENV) ..."
+	@if command -v uv >/dev/null 2>&1; then \
+		uv pip install --quiet --python $(BIN)/python -c $(CONSTRAINTS) torch; \
+	else \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check -c $(CONSTRAINTS) torch; \
+	fi
 	@touch $@
 
 # The development environment holds everything the demo needs, so a fresh one is good enough.

@@ -1,10 +1,12 @@
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.policies.lerobot.checkpoints import PI0, SMOLVLA, copied, edit_json, edit_tensors
 
 from takt.cli.main import main
-from tests.policies.lerobot.checkpoints import PI0, copied, edit_json, edit_tensors
 
 
 def test_show_prints_the_card_robots_get(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,8 +34,6 @@ def test_show_of_no_policy_is_one_line_and_status_1(
 @pytest.fixture
 def golden(tmp_path: Path) -> Path:
     pytest.importorskip("torch", reason="verifying needs torch")
-    import shutil
-
     folder = tmp_path / "golden"
     shutil.copytree(PI0, folder)
     return folder
@@ -59,9 +59,8 @@ def test_verify_names_every_tensor_and_ends_well(
 def test_verify_ends_with_status_1_when_a_tensor_is_off(
     golden: Path, tensor: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def spoil(tensors: dict[str, object]) -> None:
-        array = tensors[tensor]
-        array.flat[0] += 1  # pyright: ignore[reportAttributeAccessIssue]
+    def spoil(tensors: dict[str, np.ndarray]) -> None:
+        tensors[tensor].flat[0] += 1
 
     edit_tensors(golden / "golden.safetensors", spoil)
 
@@ -73,6 +72,23 @@ def test_verify_ends_with_status_1_when_a_tensor_is_off(
     off = [f for f in document["findings"] if f["verdict"] == "off"]
     assert not document["ok"]
     assert {f"{f['case']}.{f['tensor']}".split(" ")[0] for f in off} == {tensor}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [{"num_steps": 5}, {"add_image_special_tokens": True}])
+def test_verify_says_so_when_the_checkpoint_has_other_options_than_the_golden_run(
+    tmp_path: Path, option: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="verifying needs torch")
+    folder = tmp_path / "golden"
+    shutil.copytree(SMOLVLA, folder)
+    edit_json(folder / "checkpoint" / "config.json", lambda document: document.update(option))
+
+    with pytest.raises(SystemExit) as raised:
+        main(["policy", "verify", str(folder)])
+
+    assert raised.value.code == 1
+    assert "off" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def branches(node: ast.If | ast.Try) -> list[ast.stmt]:
 
 def reexported(tree: ast.Module) -> Iterator[str]:
     """Names the module takes from the rest of Takt."""
-    for node in tree.body:
+    for node in ast.walk(tree):  # a name may be imported lazily, and for type checkers alone
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("takt"):
             yield from (alias.asname or alias.name for alias in node.names)
 

@@ -56,6 +56,12 @@ def test_the_core_loads_no_third_party_package() -> None:
     assert packages - sys.stdlib_module_names == {"takt"}
 
 
+def test_the_manual_clock_needs_nothing_that_a_robot_computer_lacks() -> None:
+    loaded = loaded_by("takt.testing, takt.testing.clock; from takt.testing import ManualClock")
+
+    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"takt"}
+
+
 @pytest.mark.parametrize("module", LIGHT)
 def test_what_a_robot_imports_loads_no_part_of_the_server(module: str) -> None:
     loaded = loaded_by(module)

@@ -29,7 +29,7 @@ def test_a_served_checkpoint_gives_the_golden_actions(family: str) -> None:
         "observation/state": golden.frames[f"{name}.state"],
         **{f"observation/images/{c}": golden.frames[f"{name}.{c}"] for c in case.cameras},
         "prompt": case.tasks[0],
-        "noise": case.noise[0],
+        "noise": case.noise[0].ravel(),
     }
 
     actions = served(directory, observation)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy", "Show", "Verify", "card_lines"]
 
-UNKNOWN_FAMILY = 2
-RESIZE_WORDS = {
+_UNKNOWN_FAMILY = 2
+_RESIZE_WORDS = {
     "exact": "must have this size",
     "stretch": "stretched to this size",
     "pad_center": "scaled to fit, black on both sides",
@@ -80,7 +80,7 @@ class Verify:
             findings = self._findings()
         except UnknownFamilyError as error:
             print(f"takt: {error}", file=sys.stderr)
-            sys.exit(UNKNOWN_FAMILY)
+            sys.exit(_UNKNOWN_FAMILY)
         is_ok = all(finding.verdict != "off" for finding in findings)
         print(_document(self, findings, is_ok) if self.json else _table(findings))
         if not is_ok:
@@ -146,7 +146,7 @@ def card_lines(spec: PolicySpec) -> list[str]:
 def _camera_line(camera: CameraSpec) -> str:
     need = "needed" if camera.required else "may be missing"
     size = f"{camera.width}x{camera.height}"
-    return f"camera     {camera.name}: {size}, {RESIZE_WORDS[camera.resize]}, {need}"
+    return f"camera     {camera.name}: {size}, {_RESIZE_WORDS[camera.resize]}, {need}"
 
 
 def _numbers(sizes: tuple[int, ...]) -> str:

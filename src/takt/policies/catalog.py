@@ -26,13 +26,14 @@ from takt.policies.interface import Decoder, Network, Placement, Preprocessor
 from takt.schema.plain import read_plain
 from takt.schema.spec import PolicySpec
 
-__all__ = ["KNOWN_POLICIES", "PolicyParts", "open_policy"]
+__all__ = ["KNOWN_POLICIES", "PolicyParts", "is_lerobot_checkpoint", "open_policy"]
 
 KNOWN_POLICIES = ("echo", "mini")
 """Policies in the package; others are given with their directory."""
 
-CARD_FILE = "policy.json"
-MAX_CARD_BYTES = 1 << 20
+_CARD_FILE = "policy.json"
+_LEROBOT_FILE = "config.json"
+_MAX_CARD_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ def open_policy(
         policy: One of :data:`KNOWN_POLICIES`, or the directory of a checkpoint.
         name: Name robots will ask for; by default the policy's, or the directory's last part.
         options: Options of the policy by the names of its options class, such as
-            :class:`~takt.policies.echo.EchoOptions`.
+            :class:`~takt.policies.echo.EchoOptions` or, for a checkpoint of LeRobot,
+            :class:`~takt.policies.lerobot.opening.CheckpointOptions`.
 
     Raises:
         ConfigError: No such policy, an unknown option, or a card that cannot be read.
@@ -66,17 +68,24 @@ def open_policy(
     given = dict(options or {})
     if policy == "echo":
         return _open_echo(name or policy, given)
+    path = Path(policy)
+    if policy not in KNOWN_POLICIES and is_lerobot_checkpoint(path):
+        return _open_lerobot(name or path.resolve().name, path, given)
     if given:
         raise ConfigError(f"policy {policy!r} has no option {next(iter(given))!r}")
     if policy == "mini":
         return _open_mini(name or policy, None)
-    path = Path(policy)
     if path.is_dir():
         return _open_directory(name or path.resolve().name, path)
     raise ConfigError(
         f"no policy {policy!r}; known: {', '.join(KNOWN_POLICIES)},"
         " or the directory of a checkpoint"
     )
+
+
+def is_lerobot_checkpoint(path: Path) -> bool:
+    """Whether a directory is a checkpoint as LeRobot writes them."""
+    return (path / _LEROBOT_FILE).is_file() and not (path / _CARD_FILE).is_file()
 
 
 def _open_echo(name: str, options: dict[str, object]) -> PolicyParts:
@@ -95,18 +104,30 @@ def _open_echo(name: str, options: dict[str, object]) -> PolicyParts:
     )
 
 
+def _open_lerobot(name: str, path: Path, options: Mapping[str, object]) -> PolicyParts:
+    from takt.policies.lerobot.opening import open_parts
+
+    parts = open_parts(name, path, options)
+    return PolicyParts(
+        spec=parts.checkpoint.spec(name),
+        preprocessor=parts.preprocessor,
+        network=parts.network,
+        decoder=parts.decoder,
+    )
+
+
 def _open_directory(name: str, path: Path) -> PolicyParts:
     family = _family(path)
     if family != "mini":
-        raise ConfigError(f"{path / CARD_FILE}: family {family!r} is not known; known: mini")
+        raise ConfigError(f"{path / _CARD_FILE}: family {family!r} is not known; known: mini")
     return _open_mini(name, path)
 
 
 def _family(path: Path) -> object:
-    card = path / CARD_FILE
+    card = path / _CARD_FILE
     try:
-        if card.stat().st_size > MAX_CARD_BYTES:
-            raise ConfigError(f"{card}: expected at most {MAX_CARD_BYTES} bytes")
+        if card.stat().st_size > _MAX_CARD_BYTES:
+            raise ConfigError(f"{card}: expected at most {_MAX_CARD_BYTES} bytes")
         plain: object = json.loads(card.read_bytes())
     except OSError as error:
         raise ConfigError(f"{card}: {error.strerror}") from error

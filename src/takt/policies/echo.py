@@ -33,8 +33,13 @@ from takt.units import Nanos, ms
 
 __all__ = [
     "FAIL_STATE",
+    "MAX_CHUNK_VALUES",
     "MAX_HORIZON",
+    "MAX_IMAGES",
+    "MAX_IMAGE_AXES",
     "MAX_STATE_DIM",
+    "MAX_STRICT_SPEC_BYTES",
+    "SIZES",
     "EchoDecoder",
     "EchoNetwork",
     "EchoOptions",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from takt.schema.spec import CameraSpec
 
-__all__ = ["write_image"]
+__all__ = ["INTERPOLATION", "RGB", "write_image"]
 
 RGB = 3
 INTERPOLATION = {"linear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA}

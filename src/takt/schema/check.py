@@ -14,7 +14,15 @@ from takt.errors import ObservationError
 from takt.schema.observation import PROMPT_KEY, STATE_KEY, Array, Observation, image_key
 from takt.schema.spec import CameraSpec, ObservationSpec
 
-__all__ = ["check_image", "check_observation", "check_state"]
+__all__ = [
+    "MAX_IMAGE_SIDE",
+    "MAX_NAMES",
+    "MAX_PROMPT_LETTERS",
+    "RGB",
+    "check_image",
+    "check_observation",
+    "check_state",
+]
 
 MAX_PROMPT_LETTERS = 4096
 MAX_IMAGE_SIDE = 8192

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from takt.errors import UsageError
 
-__all__ = ["ActionChunk"]
+__all__ = ["AXES", "ActionChunk"]
 
 AXES = ("horizon", "action_dim")
 

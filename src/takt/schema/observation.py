@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STATE_KEY", "Array", "Observation", "image_key"]
+__all__ = ["PROMPT_KEY", "STATE_KEY", "Array", "Observation", "image_key"]
 
 Array: TypeAlias = NDArray[Any]
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from takt.errors import ConfigError
 from takt.schema.spec import ObservationSpec, PolicySpec
 
-__all__ = ["observation_spec_from_plain", "read_plain", "spec_from_plain", "to_plain"]
+__all__ = ["MAX_ITEMS", "observation_spec_from_plain", "read_plain", "spec_from_plain", "to_plain"]
 
 T = TypeVar("T")
 MAX_ITEMS = 8192

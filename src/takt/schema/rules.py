@@ -7,6 +7,7 @@ import itertools
 from takt.errors import ConfigError
 
 __all__ = [
+    "MAX_NAME_LETTERS",
     "check_choice",
     "check_distinct",
     "check_holds",

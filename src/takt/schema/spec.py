@@ -30,6 +30,7 @@ from takt.schema.rules import (
 )
 
 __all__ = [
+    "DTYPES",
     "FLOW_INPUTS",
     "MAX_TENSOR_BYTES",
     "ActionSpec",
@@ -209,6 +210,9 @@ class LayoutSpec:
     """Name for people."""
     cameras: tuple[str, ...] = ()
     """Cameras whose images the launch looks at."""
+    num_images: int = 0
+    """Most images a row of the launch has, for a policy that packs them in whichever camera's
+    places; 0: those of ``cameras``."""
     prompt_tokens: int = 0
     """Longest instruction in tokens; 0: the policy has one length only."""
 

@@ -30,7 +30,7 @@ from takt.errors import ObservationError, UsageError
 from takt.wire.limits import Account, UnplacedError
 from takt.wire.msgpack_decoding import View
 
-__all__ = ["ArrayReader", "Dialect", "spell_array"]
+__all__ = ["AnyArray", "ArrayReader", "Dialect", "spell_array"]
 
 AnyArray: TypeAlias = NDArray[Any]
 _Found = TypeVar("_Found")

@@ -33,7 +33,20 @@ from takt.schema.spec import (
     TensorSpec,
 )
 
-__all__ = ["CARD_FILE", "SHIPPED", "WEIGHTS_FILE", "MiniCard", "mini_spec", "read_card"]
+__all__ = [
+    "CARD_FILE",
+    "MAX_CARD_BYTES",
+    "MAX_SHOWN",
+    "MAX_STEPS",
+    "MAX_WEIGHTS_BYTES",
+    "SHIPPED",
+    "WEIGHTS_FILE",
+    "MiniCard",
+    "mini_spec",
+    "open_tensors",
+    "read_card",
+    "read_weights",
+]
 __all__ += ["read_weights"]
 
 open_tensors: Any = safe_open  # the package has no annotations

@@ -19,7 +19,7 @@ from takt.policies.mini import structure
 from takt.policies.mini.reference import NumpyOps
 from takt.policies.mini.sizes import MiniSizes
 
-__all__ = ["TOLERANCES", "Program", "check_programs"]
+__all__ = ["NUM_ROWS", "SEED", "TOLERANCES", "Program", "check_programs"]
 
 TOLERANCES = {"f32": 1e-3, "bf16": 0.1}
 """Largest difference allowed by number format, as a share of the largest value (at least 1)."""

@@ -19,7 +19,17 @@ from takt.policies.mini import structure
 from takt.policies.mini.sizes import MiniSizes, StemLayer
 from takt.policies.mini.structure import Step
 
-__all__ = ["OpenvinoOps", "Weights", "denoise_graph", "prefix_graph"]
+__all__ = [
+    "HEAD_AXES",
+    "NO_COUNTER",
+    "Node",
+    "OpenvinoOps",
+    "Weights",
+    "denoise_graph",
+    "new_model",
+    "opset",
+    "prefix_graph",
+]
 
 Node: TypeAlias = ov.Node
 Weights: TypeAlias = Mapping[str, NDArray[np.float32]]

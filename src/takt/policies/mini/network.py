@@ -31,7 +31,7 @@ from takt.schema.row import Row
 from takt.schema.spec import PolicySpec
 from takt.units import Nanos
 
-__all__ = ["MiniNetwork"]
+__all__ = ["TRIAL_RUNS", "WORTH", "MiniNetwork"]
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from takt.policies.mini.sizes import StemLayer
 from takt.policies.mini.structure import Step
 
-__all__ = ["NumpyOps"]
+__all__ = ["Array", "NumpyOps"]
 
 Array: TypeAlias = NDArray[np.float32]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from takt.errors import ConfigError, UsageError
 from takt.schema.observation import Observation
 
-__all__ = ["CAMERA", "SHIPPED_RECORDINGS", "Recording", "load_recordings"]
+__all__ = ["ARRAYS", "CAMERA", "SHIPPED_RECORDINGS", "Recording", "load_recordings"]
 
 SHIPPED_RECORDINGS = Path(__file__).parent / "recordings" / "replay.npz"
 """The file in the package."""

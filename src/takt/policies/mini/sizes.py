@@ -32,7 +32,17 @@ from dataclasses import dataclass, fields
 
 from takt.errors import ConfigError
 
-__all__ = ["STEM", "MiniSizes", "StemLayer", "num_parameters", "tensor_shapes"]
+__all__ = [
+    "MAX_PARAMETERS",
+    "MAX_SIZE",
+    "STEM",
+    "STEM_STRIDE",
+    "MiniSizes",
+    "Shape",
+    "StemLayer",
+    "num_parameters",
+    "tensor_shapes",
+]
 
 Shape = tuple[int, ...]
 MAX_SIZE = 4096

@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 
 from takt.policies.mini.sizes import STEM, MiniSizes, StemLayer
 
-__all__ = ["Ops", "Step", "denoise", "prefix", "time_features", "time_vectors", "velocity"]
+__all__ = [
+    "MAX_PERIOD",
+    "MIN_PERIOD",
+    "Ops",
+    "Step",
+    "denoise",
+    "prefix",
+    "time_features",
+    "time_vectors",
+    "velocity",
+]
 
 T = TypeVar("T")
 MIN_PERIOD = 4e-3

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from takt.errors import ConfigError, ObservationError
 
-__all__ = ["PADDING", "UNKNOWN", "WordTokenizer", "split_words"]
+__all__ = ["FIRST_WORD", "MAX_SHOWN_LETTERS", "PADDING", "UNKNOWN", "WordTokenizer", "split_words"]
 
 PADDING = 0
 """Number of the place after the last word."""
