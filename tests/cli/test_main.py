@@ -149,10 +149,11 @@ def test_the_oldest_python_that_runs_commands_is_accepted(
     )
 
 
+@pytest.mark.parametrize("module", [MISSING, f"{MISSING}.part"])
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
-    monkeypatch.setitem(COMMANDS, "fail", Entry(MISSING, "Fails", "fail"))
+    monkeypatch.setitem(COMMANDS, "fail", Entry(module, "Fails", "fail"))
 
     assert refused(capsys, "fail") == (
         f"takt fail needs {MISSING}, which comes with: pip install 'takt-serve[server]'"

@@ -42,3 +42,25 @@ def test_a_missing_trace_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["replay", "nowhere.jsonl"]) == 1
 
     assert capsys.readouterr().err == "takt: nowhere.jsonl: no such trace\n"
+
+
+def test_all_traces_of_a_file_are_replayed(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = trace.read_text()
+    trace.write_text(text + text + '{"event":"dec')  # a worker that was killed, and its successor
+    capsys.readouterr()
+
+    assert main(["replay", str(trace)]) == 0
+
+    lines = 2 * len(text.splitlines())
+    assert capsys.readouterr().out == f"{lines} lines, the same decisions\n"
+
+
+def test_a_file_without_a_trace_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+
+    assert main(["replay", str(empty)]) == 1
+
+    assert "no trace in it" in capsys.readouterr().err

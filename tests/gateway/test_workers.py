@@ -14,7 +14,16 @@ from takt.gateway.workers import WorkerPeer
 from takt.link.arena import Arena, ArenaGeometry
 from takt.link.channel import Channel, PeerLostError
 from takt.link.ends import GatewayLink, WorkerLink
-from takt.link.messages import ModelOffer, ModelReady, SlotRef, Submit, WorkerMessage
+from takt.link.messages import (
+    ModelOffer,
+    ModelReady,
+    Outcome,
+    Reply,
+    SlotRef,
+    StageTimes,
+    Submit,
+    WorkerMessage,
+)
 from takt.schema.plain import to_plain
 from takt.units import SECOND
 
@@ -244,5 +253,25 @@ def test_a_worker_that_owes_nothing_may_be_silent() -> None:
 
             assert scene.told == ["models"]
             assert scene.timers == []
+
+    run(main)
+
+
+def test_patience_shrinks_as_soon_as_a_launch_has_been_timed() -> None:
+    async def main() -> None:
+        with Scene() as scene:
+            scene.peer.dial()
+            await settled()
+            scene.submit()
+            first = scene.timers[-1]
+            times = StageTimes(prefix=2 * SECOND // 10, denoise=SECOND // 2)
+            reply = Reply(ref=SlotRef(1, 0, 1), outcome=Outcome.FAILED, times=times)
+            scene.workers[0].link.send(reply)
+            await settled()
+
+            assert (first.delay, first.is_cancelled) == (30, True)
+            assert scene.timers[-1].delay == 2.5  # five launches
+            scene.fire()
+            assert scene.told[-2:] == ["hung 2", "lost 0"]
 
     run(main)

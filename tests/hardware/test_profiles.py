@@ -158,3 +158,34 @@ def test_an_impossible_profile_is_refused_by_name(arguments: dict[str, object], 
 def test_an_impossible_promise_is_refused(slo_ms: float) -> None:
     with pytest.raises(ConfigError, match="slo"):
         model_for("pi0", slo_ms=slo_ms)
+
+
+def test_replicas_slow_each_other_down_by_the_bandwidth_they_share() -> None:
+    model = model_for("pi0", prefix_sizes=(1,), denoise_sizes=(1, 8))
+    profile = profile_for("rtx-pro-6000", [model], interference=0.0)
+    held = Work("pi0", Stage.DENOISE, 0, 8, 80)  # the largest of the shares that fit twice
+
+    assert profile.speed(held._replace(stage=Stage.PREFIX, size=1), held) == FULL_SPEED
+    assert 0 < profile.speed(held, held) <= FULL_SPEED
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_every_pair_of_launches_on_the_shares_of_replicas_has_a_slowdown(replicas: int) -> None:
+    model = model_for("smolvla")
+    profile = profile_for("rtx-pro-6000", [model])
+    share = max(share for share in profile.shares if share * replicas <= profile.units)
+    works = [Work("smolvla", stage, 0, model.sizes(stage)[-1], share) for stage in Stage]
+
+    assert all(profile.speed(work, beside) for work in works for beside in works)
+
+
+def test_a_cache_takes_both_crossings_and_its_bytes_to_another_device() -> None:
+    model = model_for("pi0", one_layout=True)
+    profile = profile_for("h100", [model])
+
+    # 15 MB at 12 GB/s, twice, and 0.3 ms.
+    assert profile.transfer("pi0", 0) == pytest.approx(ms(2 * 15.0 / 12 + 0.3), rel=0.02)
+
+
+def test_a_model_knows_its_denoise_steps() -> None:
+    assert (model_for("pi0").steps, model_for("groot-n1.7").steps) == (10, 4)

@@ -1,7 +1,9 @@
 """The life of a gateway process: what it says, what it survives, how it ends."""
 
 import contextlib
+import os
 import random
+import resource
 import signal
 import socket
 import threading
@@ -18,6 +20,7 @@ from websockets.sync.client import ClientConnection
 from takt.errors import RefusedError
 from takt.wire.limits import Limits
 from takt.wire.openpi import decode_reply, encode_observation
+from takt.wire.openpi_options import RequestOptions
 
 pytestmark = pytest.mark.integration
 
@@ -149,6 +152,41 @@ def test_a_client_that_leaves_frees_its_place() -> None:
 
         with greeted(server) as client:
             np.testing.assert_array_equal(ask(client, np.ones(3))[0], np.ones(3))
+
+
+def test_connections_beyond_the_limit_of_descriptors_are_turned_away_and_others_served() -> None:
+    with serving() as server, greeted(server) as older, contextlib.ExitStack() as crowd:
+        pid = server.gateway.popen.pid
+        in_use = len(os.listdir(f"/proc/{pid}/fd"))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 8, in_use + 8))
+
+        strangers = [
+            crowd.enter_context(socket.create_connection(("127.0.0.1", server.port), TIMEOUT_S))
+            for _ in range(40)
+        ]
+        turned_away = strangers[-1].recv(1)
+
+        assert turned_away == b""
+        np.testing.assert_array_equal(ask(older, np.ones(2))[0], [1, 1])
+
+
+def test_a_client_that_makes_up_robots_takes_nobody_elses_place() -> None:
+    limits = {"max_sessions": 8, "max_sessions_per_connection": 4}
+    with serving(**limits) as server, greeted(server) as greedy:
+        codes = [_code_of(greedy, robot=f"robot-{number}") for number in range(8)]
+        with greeted(server, "/?robot=other") as other:
+            np.testing.assert_array_equal(ask(other, np.ones(2))[0], [1, 1])
+
+    assert codes == [None] * 3 + ["busy"] * 5  # the connection itself has the fourth
+
+
+def _code_of(client: ClientConnection, *, robot: str) -> str | None:
+    client.send(encode_observation({"observation/state": np.ones(2)}, RequestOptions(robot=robot)))
+    try:
+        decode_reply(client.recv(TIMEOUT_S), LIMITS)
+    except RefusedError as error:
+        return error.code
+    return None
 
 
 def test_second_connections_can_be_refused() -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,9 +42,9 @@ class Server:
 
 
 @contextmanager
-def serving(*options: str) -> Iterator[Server]:
+def serving(*options: str, by: Sequence[str] = ()) -> Iterator[Server]:
     process = subprocess.Popen(
-        [*TAKT, "serve", "--json", *options], stdout=subprocess.PIPE, text=True
+        [*by, *TAKT, "serve", "--json", *options], stdout=subprocess.PIPE, text=True
     )
     try:
         yield Server(process)
@@ -154,3 +154,26 @@ def test_an_open_address_without_a_token_is_refused() -> None:
 
     assert result.returncode == 1
     assert "token" in result.stderr
+
+
+@pytest.mark.timeout(60)
+def test_a_trace_that_cannot_be_written_costs_no_robot_anything() -> None:
+    with serving("--model", "echo", "--openpi", "0", "--trace", "/dev/full") as server:
+        port = server.wait_for("listening", "gateway-0")["port"]
+        server.wait_for("ready", "gateway-0")
+        with connect(f"127.0.0.1:{port}") as robot:
+            for _ in range(3):
+                robot.infer(state(1, 2))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_standard_streams_that_are_closed_are_no_trap(closed: str) -> None:
+    shell = ("sh", "-c", f'exec "$@" {closed}', "sh")
+    with serving("--model", "echo", "--openpi", "0", by=shell) as server:
+        port = server.wait_for("listening", "gateway-0")["port"]
+        server.wait_for("ready", "gateway-0")
+        with connect(f"127.0.0.1:{port}") as robot:
+            robot.infer(state(1, 2))
+
+    assert server.process.returncode == 0

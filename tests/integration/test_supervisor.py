@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from takt.errors import ConfigError
-from takt.server.children import ChildSpec
+from takt.server.children import Child, ChildSpec
 from takt.server.supervisor import Supervisor
 from takt.units import SECOND
 
@@ -36,6 +36,15 @@ sys.stdin.read()
 leave("orphaned")
 """
 """A child that says it is up and writes into a diary why it leaves."""
+
+DOOR = """
+import json, sys
+asked = json.loads(sys.stdin.readline())["openpi"]["port"]
+said = {"event": "listening", "door": "openpi", "asked": asked, "port": asked or 4711}
+print(json.dumps(said), flush=True)
+sys.stdin.read()
+"""
+"""A child that takes the port it is told, or one of its own."""
 
 
 class Listener:
@@ -166,3 +175,56 @@ def test_children_notice_that_the_supervisor_was_killed(tmp_path: Path) -> None:
         supervisor.kill()
 
         assert diary.read_text() == "worker-0 orphaned\n"
+
+
+def test_a_child_that_is_being_started_when_all_are_told_to_stop_does_not_stay(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        child = Child(spec(tmp_path), lambda _, event: listener.hear("c", event), lambda: 0)
+        life = asyncio.create_task(child.keep_alive())
+        await asyncio.sleep(0)  # it is on its way and has no process yet
+
+        await child.stop(SECOND)
+
+        await asyncio.wait_for(life, 20)
+        assert child.pid is not None
+        with pytest.raises(ProcessLookupError):
+            os.kill(child.pid, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_program_that_is_not_there_ends_the_server_with_its_name() -> None:
+    absent = ChildSpec(name="worker-0", command=("/nowhere/python",), config={})
+
+    async def scenario() -> None:
+        await Supervisor([absent], [], Listener().hear).run()
+
+    with pytest.raises(ConfigError, match="worker-0 cannot be started: No such file"):
+        asyncio.run(scenario())
+
+
+def test_a_door_that_took_a_free_port_has_it_in_its_next_life(tmp_path: Path) -> None:
+    program = tmp_path / "door.py"
+    program.write_text(DOOR)
+    door = ChildSpec(
+        name="gateway-0", command=(sys.executable, str(program)), config={"openpi": {"port": 0}}
+    )
+
+    async def scenario() -> None:
+        listener = Listener()
+        supervisor = Supervisor([], [door], listener.hear)
+        life = asyncio.create_task(supervisor.run())
+        first = await listener.wait_for("listening")
+
+        supervisor.kill("gateway-0")
+
+        second = await listener.wait_for("listening", 2)
+        assert (first["asked"], second["asked"]) == (0, first["port"])
+        assert door.config == {"openpi": {"port": 0}}
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(life, 20)
+
+    asyncio.run(scenario())

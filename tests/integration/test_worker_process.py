@@ -172,6 +172,7 @@ def test_the_hello_says_what_is_served_and_readiness_is_told_later(stage: Stage)
     offers = {offer.model: offer for offer in heard(late, WorkerHello).models}
 
     assert hello.worker == "w0"
+    assert [offer.model for offer in hello.models] == ["slow", "fast", "odd"]
     assert events[-1]["models"] == {"slow": "ready", "fast": "ready", "odd": "failed"}
     assert {name: offer.state for name, offer in offers.items()} == events[-1]["models"]
     assert "no policy 'ehco'" in offers["odd"].reason

@@ -3,6 +3,8 @@
 import threading
 from queue import Queue
 
+import pytest
+
 from takt.runtime.config import WorkerConfig
 from takt.runtime.loader import AllLoaded, Loader, LoaderEvent, OfferChanged
 from takt.schema.serving import ServedModel
@@ -75,6 +77,29 @@ def test_a_fault_of_a_network_is_reported_without_its_details() -> None:
     assert states(events)[-1] == ("echo", "failed")
     assert isinstance(events[1], OfferChanged)
     assert events[1].offer.reason == "RuntimeError; the worker's log says more"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("openvino", "the package openvino is not installed here"),
+        ("torch.cuda", "the package torch is not installed here"),
+        ("takt.nowhere", "ModuleNotFoundError; the worker's log says more"),
+        (None, "ModuleNotFoundError; the worker's log says more"),
+    ],
+)
+def test_a_package_that_is_missing_is_named(name: str | None, reason: str) -> None:
+    def lacking(_: object, function: object) -> None:
+        raise ModuleNotFoundError("no module", name=name)
+
+    config = WorkerConfig(name="w", address="a", models=(ECHO,))
+    posted: Queue[LoaderEvent] = Queue()
+
+    Loader(config, lacking, posted.put, lambda: 0).start()
+    events = [posted.get(timeout=TIMEOUT_S) for _ in range(3)]
+
+    assert isinstance(events[1], OfferChanged)
+    assert events[1].offer.reason == reason
 
 
 def test_a_loader_that_is_stopped_says_nothing_more() -> None:

@@ -28,6 +28,33 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         TraceFile(str(tmp_path / "nowhere" / "trace"))
 
 
+@pytest.mark.parametrize("left", ["", "one\n", "one\ntw", "o" * 200_000, "one\n" + "o" * 200_000])
+def test_a_writer_that_starts_again_goes_on_after_the_last_whole_line(
+    tmp_path: Path, left: str
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(left)
+
+    trace = TraceFile(str(path))
+    trace(["two"])
+    trace.close()
+
+    whole = left[: left.rfind("\n") + 1]
+    assert path.read_text() == whole + "two\n"
+
+
+def test_a_full_disk_ends_the_trace_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    trace = TraceFile("/dev/full")
+
+    for line in ("one", "two", "three"):
+        trace([line])
+    trace.close()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "the trace has ended: path=/dev/full reason=No space left on device"
+    ]
+
+
 def test_each_setup_begins_a_trace_that_replays_and_a_cut_line_is_left_out() -> None:
     rig = Rig()
     rig.submit()

@@ -36,6 +36,14 @@ def test_a_model_given_twice_is_refused() -> None:
         ServerPlan(models=(ECHO, ECHO))
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "x" * 201])
+def test_a_name_that_nobody_can_print_is_refused_before_a_process_starts(name: str) -> None:
+    with pytest.raises(ConfigError, match="expected a printable name") as refused:
+        ServerPlan(models=(ServedModel(name=name, policy="echo"),))
+
+    assert str(refused.value).isprintable()
+
+
 def test_the_gateway_is_told_where_the_worker_listens() -> None:
     composition = Composition.of(ServerPlan(models=(ECHO,), token="secret"))
     try:

@@ -81,10 +81,35 @@ def test_a_free_slot_goes_to_the_earliest_due() -> None:
     assert [taken and taken[1].item for taken in order] == ["1", "2", "0", None]
 
 
-@pytest.mark.parametrize("robot_id", ["", "x" * 129])
+@pytest.mark.parametrize("robot_id", ["", "x" * 129, "arm\n2026 ERROR", "\x1b[31marm"])
 def test_an_impossible_robot_id_is_the_clients_mistake(robot_id: str) -> None:
-    with pytest.raises(WireError, match="1 to 128 characters"):
+    with pytest.raises(WireError, match="1 to 128 printable characters") as refused:
         SessionTable[str]().open(1, robot_id)
+
+    assert str(refused.value).isprintable()
+
+
+def test_one_connection_cannot_take_everybodys_places() -> None:
+    table: SessionTable[str] = SessionTable(max_sessions=4, max_per_connection=2)
+    table.open(1, "a")
+    table.open(1, "b")
+
+    with pytest.raises(RefusedError, match="2 robots, the limit; open another") as refused:
+        table.open(1, "c")
+
+    assert refused.value.code == "busy"
+    table.open(2, "c")
+
+
+def test_places_of_a_connection_are_free_again_when_its_robots_leave() -> None:
+    table: SessionTable[str] = SessionTable(max_per_connection=1)
+    table.open(1, "a")
+    table.open(2, "a")
+
+    table.open(1, "b")
+    table.close(1)
+
+    assert table.open(1, "c").session.name == "c"
 
 
 def test_opening_a_session_twice_is_the_callers_mistake() -> None:

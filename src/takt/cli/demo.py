@@ -58,9 +58,10 @@ class Demo:
                 "model mini needs OpenVINO, which comes with: pip install 'takt-serve[server]';"
                 " --model echo needs no network"
             )
+        self._drive("127.0.0.1").check()
         console = Console(stderr=self.json)
         with serving(["--model", self.model, "--openpi", "0"]) as server:
-            figures = self._drive(server, console)
+            figures = self._serve_robots(server, console)
         if self.json:
             print(json.dumps(figures, indent=2))
         else:
@@ -72,7 +73,7 @@ class Demo:
         if figures["broken_off"]:
             raise KeyboardInterrupt
 
-    def _drive(self, server: ServerProcess, console: Console) -> dict[str, Any]:
+    def _serve_robots(self, server: ServerProcess, console: Console) -> dict[str, Any]:
         began = time.monotonic()
         console.print(f"starting takt serve --model {self.model}", highlight=False)
         address = server.wait_until_ready(_READY_TIMEOUT)
@@ -81,7 +82,9 @@ class Demo:
             f"ready after {took:.1f} s at ws://{address}; {self.robots} robots connect",
             highlight=False,
         )
-        drive = Drive(
+        return self._drive(address).drive(console)
+
+    def _drive(self, address: str) -> Drive:
+        return Drive(
             address=address, robots=(str(self.robots),), seconds=self.seconds, seed=self.seed
         )
-        return drive.drive(console)

@@ -19,6 +19,7 @@ from takt.cli.driving.episodes import Observing, episodes_of
 from takt.cli.driving.figures import check_run, figures_of
 from takt.cli.driving.live_table import LOOK_EVERY, Onlooker, show_figures
 from takt.cli.driving.robot import Behaviour, Deadline
+from takt.cli.option_numbers import check_numbers
 from takt.client.connection import Connection, connect
 from takt.errors import ConfigError, UsageError
 from takt.units import SECOND, Nanos, ms, seconds
@@ -26,6 +27,13 @@ from takt.units import SECOND, Nanos, ms, seconds
 __all__ = ["Drive"]
 
 _MAX_ROBOTS = 512
+_MOST = {
+    "seconds": 7 * 24 * 3600.0,
+    "slo_ms": 3_600_000.0,
+    "rate_hz": 10_000.0,
+    "control_hz": 10_000.0,
+}
+"""Options that must lie above 0 and up to this."""
 _CONNECT_TIMEOUT: Nanos = SECOND
 _MIN_ANSWER_TIMEOUT: Nanos = 2 * SECOND
 _SLO_MS = 200.0
@@ -88,11 +96,11 @@ class Drive:
 
         Raises:
             UsageError: An option is impossible.
+            ConfigError: A number is.
             ConnectionLostError: There is no server.
             RefusedError: The server knows a model or the token not.
         """
-        if not 0 < self.seconds <= 7 * 24 * 3600:
-            raise UsageError(f"--seconds must lie above 0 and up to a week, got {self.seconds:g}")
+        self.check()
         plans, clock = self.plans(), time.monotonic_ns
         crew = Crew.assemble(plans, duration=seconds(self.seconds), seed=self.seed, clock=clock)
         onlooker = Onlooker(console, crew.robots, start=crew.start, end=crew.end, clock=clock)
@@ -104,6 +112,16 @@ class Drive:
             broken_off = True
         duration = min(clock(), crew.end) - crew.start
         return figures_of(crew.robots, duration=duration, seed=self.seed, broken_off=broken_off)
+
+    def check(self) -> None:
+        """Look at the options that can be judged without a server.
+
+        Raises:
+            UsageError: An option is impossible.
+            ConfigError: A number is.
+        """
+        check_numbers(self, _MOST)
+        self._counts()
 
     def plans(self) -> list[Plan]:
         """What each robot is to do.

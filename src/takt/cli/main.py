@@ -23,6 +23,7 @@ from takt.errors import TaktError, UsageError
 __all__ = ["COMMANDS", "Command", "Entry", "main"]
 
 _OLDEST_PYTHON = (3, 11)
+_STDERR = 2
 
 
 class Entry(NamedTuple):
@@ -66,6 +67,7 @@ def main(
     Returns:
         The exit status: 0, or 1 after a line on stderr that says what is wrong.
     """
+    _open_standard_streams()
     try:
         _run(sys.argv[1:] if arguments is None else arguments, python)
         sys.stdout.flush()
@@ -79,6 +81,24 @@ def main(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0
+
+
+def _open_standard_streams() -> None:
+    """See to it that descriptors 0 to 2 are open, also where whoever started us closed them.
+
+    Otherwise the next files and sockets get these numbers, and what children inherit is not what
+    they are told.
+    """
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(opened, True)
+    os.close(opened)
+    # Python has left out the streams that it found closed.
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stderr = open(_STDERR, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _run(arguments: Sequence[str], python: tuple[int, ...]) -> None:
@@ -126,10 +146,11 @@ def _command(name: str, options: Sequence[str]) -> Command | None:
     try:
         kind = cast("type[Command]", getattr(importlib.import_module(entry.module), entry.name))
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "takt":
+        package = (error.name or "takt").partition(".")[0]
+        if package == "takt":
             raise
         raise UsageError(
-            f"takt {name} needs {error.name}, which comes with: pip install 'takt-serve[server]'"
+            f"takt {name} needs {package}, which comes with: pip install 'takt-serve[server]'"
         ) from None
     return _parse(name, kind, options)
 

@@ -25,12 +25,11 @@ from takt.sim.knee import Criterion, Knee, Measured
 from takt.sim.loop import simulate
 from takt.sim.network import Wifi7Network
 from takt.sim.processes import Processes, processes
-from takt.sim.shapes import Carried, Shape, best_shape, shapes_of
+from takt.sim.shapes import Carried, Shape, best_shape, shapes_of, sound_shapes
 from takt.units import SECOND, to_ms
 
 __all__ = ["Plan"]
 
-_DENOISE_SIZES = (1, 2, 4, 8, 16)
 _DEVICE = "device"
 
 
@@ -111,20 +110,30 @@ class Plan:
         asked: Mapping[str, int],
         tell: Callable[[str], None],
     ) -> Carried:
-        gathering = {"on": True, "off": False, None: None}[self.gathering]
-        shapes = shapes_of(self.formation or "auto", gathering)
         fleets: dict[int, Fleet] = {}
 
         def fleet_of(shape: Shape) -> Fleet:
-            return fleets.setdefault(id(shape), self._fleet(shape, asked))
+            if id(shape) not in fleets:
+                fleets[id(shape)] = self._fleet(shape, asked)
+            return fleets[id(shape)]
 
         def progress(shape: Shape, measured: Measured | None) -> None:
             at = "" if measured is None else f": {measured.population} robots"
             tell(f"{shape}, prefix batches up to {shape.prefix_limit}{at}")
 
+        return best_shape(
+            self._shapes(fleet_of), lambda shape: pool.runner(fleet_of(shape)), criterion, progress
+        )
+
+    def _shapes(self, fleet_of: Callable[[Shape], Fleet]) -> list[Shape]:
+        """What to choose among. A fleet file has its own batch sizes."""
         if self.fleet is not None and self.formation is None:
-            shapes = [Shape(formation="as the file says", prefix_limit=1)]
-        return best_shape(shapes, lambda shape: pool.runner(fleet_of(shape)), criterion, progress)
+            return [Shape(formation="as the file says", prefix_limit=1, denoise_limit=1)]
+        gathering = {"on": True, "off": False, None: None}[self.gathering]
+        shapes = shapes_of(self.formation or "auto", gathering)
+        if self.fleet is None:
+            return sound_shapes(shapes, fleet_of)
+        return list({str(shape): shape for shape in shapes}.values())
 
     def _fleet(self, shape: Shape, asked: Mapping[str, int]) -> Fleet:
         if self.fleet is not None:
@@ -142,7 +151,7 @@ class Plan:
                 name,
                 slo_ms=self.slo_ms,
                 prefix_sizes=shape.prefix_sizes,
-                denoise_sizes=_DENOISE_SIZES,
+                denoise_sizes=shape.denoise_sizes,
                 one_layout=not self.skip_masked,
             )
             for name in asked

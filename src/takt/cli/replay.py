@@ -12,6 +12,7 @@ import tyro
 
 from takt.core.trace import replay
 from takt.errors import UsageError
+from takt.runtime.trace_file import split_traces
 
 __all__ = ["Replay"]
 
@@ -20,7 +21,8 @@ __all__ = ["Replay"]
 class Replay:
     """Check that the scheduler decides again as it did when a trace was recorded.
 
-    Traces come from 'takt serve --trace' and 'takt simulate --trace'.
+    Traces come from 'takt serve --trace' and 'takt simulate --trace'. A server writes a new one
+    whenever a worker starts and whenever a model becomes ready; all of them are replayed.
     """
 
     trace: Annotated[Path, tyro.conf.Positional]
@@ -32,20 +34,26 @@ class Replay:
         Raises:
             UsageError: It cannot be read, or a line differs.
         """
-        recorded = list(self._lines())
-        again = list(replay(recorded))
-        for number, (old, new) in enumerate(zip_longest(recorded, again), 1):
+        done = 0
+        for trace in split_traces(self._lines()):
+            self._replay(trace, done)
+            done += len(trace)
+        if not done:
+            raise UsageError(f"{self.trace}: there is no trace in it")
+        print(f"{done} lines, the same decisions")
+
+    def _replay(self, recorded: list[str], before: int) -> None:
+        """Replay one of the file's traces; ``before`` lines of it have been replayed."""
+        for number, (old, new) in enumerate(zip_longest(recorded, replay(recorded)), before + 1):
             if old != new:
                 raise UsageError(
-                    f"{self.trace}: line {number} differs\n  recorded: {old}\n  replayed: {new}"
+                    f"{self.trace}: line {number} differs: recorded {old}, replayed {new}"
                 )
-        print(f"{len(recorded)} lines, the same decisions")
 
     def _lines(self) -> Iterator[str]:
         try:
             with self.trace.open(encoding="utf-8") as file:
-                for line in file:
-                    yield line.rstrip("\n")
+                yield from file
         except FileNotFoundError:
             raise UsageError(f"{self.trace}: no such trace") from None
         except (OSError, UnicodeDecodeError) as error:

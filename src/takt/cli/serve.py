@@ -15,10 +15,12 @@ from typing import Any, TypeAlias, cast
 
 import tyro
 
+from takt.cli.option_numbers import check_numbers
 from takt.errors import ConfigError
 from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
 from takt.schema.serving import ServedModel
 from takt.server.composition import Composition, ServerPlan, split_cores
+from takt.server.log_lines import LogLines, one_line
 from takt.server.supervisor import Supervisor
 from takt.units import seconds
 
@@ -28,6 +30,8 @@ _OnEvent: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 _ECHO_OPTIONS = ("horizon", "latency_ms", "latency_per_row_ms", "prefix_share", "strict_spec")
 _FUTURE_DOORS = ("lerobot", "groot", "http")
+_MOST = {"slo_ms": 3_600_000.0, "drain_seconds": 3600.0}
+"""Options that must lie above 0 and up to this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +57,9 @@ class Serve:
     slo_ms: float = 200.0
     """Promised time from a robot sending an observation to the answer being at the robot."""
     formation: str = "lockstep"
-    """How the device's lanes are driven: lockstep, monolithic."""
+    """How the device's lanes are driven: lockstep, flowing or monolithic."""
     discipline: str = "earliest_deadline"
-    """Which queue goes next: earliest_deadline, round_robin, longest_queue."""
+    """Which queue goes next: earliest_deadline, least_slack, round_robin or longest_queue."""
     prefix_cores: tuple[int, ...] = ()
     """CPU cores of the prefix lane; half of the process's cores when neither lane is given any."""
     denoise_cores: tuple[int, ...] = ()
@@ -99,9 +103,10 @@ class Serve:
             if getattr(self, door) is not None:
                 raise ConfigError(f"--{door}: this version has no {door} door; it has: openpi")
         plan = self.plan()
+        handler = logging.StreamHandler()
+        handler.setFormatter(LogLines())
         logging.basicConfig(
-            level=logging.INFO if self.verbose else logging.WARNING,
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            level=logging.INFO if self.verbose else logging.WARNING, handlers=[handler]
         )
         os.environ["TAKT_LOG_LEVEL"] = "INFO" if self.verbose else "WARNING"  # children inherit it
         composition = Composition.of(plan)
@@ -117,6 +122,7 @@ class Serve:
         Raises:
             ConfigError: An option is impossible.
         """
+        check_numbers(self, _MOST)
         prefix, denoise = self.prefix_cores, self.denoise_cores
         if not prefix and not denoise:
             prefix, denoise = split_cores(sorted(os.sched_getaffinity(0)))
@@ -190,7 +196,7 @@ class _Narrator:
         """Say one event, if a person would want to know."""
         sentence = self._sentence(name, event)
         if sentence is not None:
-            print(sentence, file=sys.stderr, flush=True)
+            print(one_line(sentence), file=sys.stderr, flush=True)
 
     def _sentence(self, name: str, event: Mapping[str, Any]) -> str | None:
         if event.get("event") in ("listening", "ready") and not name.startswith("gateway"):

@@ -31,6 +31,7 @@ from picows import (
 )
 
 from takt.doors.http_request import HttpError, HttpRequest, read_request
+from takt.doors.listening import listen_on
 from takt.errors import ConfigError
 from takt.units import Nanos
 
@@ -38,9 +39,10 @@ __all__ = ["Guest", "Site", "WebSocketConnection", "WebSocketLimits", "WebSocket
 
 log = logging.getLogger(__name__)
 
-# picows tells of every connection, and of every broken one as an error.
+# picows logs each frame that breaks the protocol as an error, so that any peer could fill a disk.
+# What is ours to know is logged here: nothing that picows calls raises.
 _picows_log = logging.getLogger(f"{__name__}.picows")
-_picows_log.setLevel(logging.WARNING)
+_picows_log.setLevel(logging.CRITICAL)
 
 _BACKLOG = 512
 _MAX_REASON_BYTES = 123
@@ -128,7 +130,7 @@ class WebSocketServer:
         self.connections: set[WebSocketConnection] = set()
         """Every open connection."""
         self._site = site
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -139,10 +141,14 @@ class WebSocketServer:
         """
         limits = self.limits
         try:
-            self._server = await ws_create_server(
+            sockets = listen_on(host, port, _BACKLOG)
+        except (OSError, OverflowError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigError(f"cannot listen on {host} port {port}: {reason}") from None
+        for listening in sockets:
+            server = await ws_create_server(
                 self._admit,
-                host,
-                port,
+                sock=listening,
                 max_frame_size=limits.max_message_bytes,
                 websocket_handshake_timeout=limits.handshake_s,
                 enable_auto_ping=True,
@@ -151,17 +157,15 @@ class WebSocketServer:
                 logger_name=_picows_log,
                 backlog=_BACKLOG,
             )
-        except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise ConfigError(f"cannot listen on {host} port {port}: {reason}") from None
-        name = cast("tuple[str, int]", self._server.sockets[0].getsockname())
+            self._servers.append(server)
+        name = cast("tuple[str, int]", sockets[0].getsockname())
         return name[0], name[1]
 
     def stop_listening(self) -> None:
         """Accept nobody any more; open connections stay."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
     async def close(self, reason: str) -> None:
         """Stop listening, close every connection, and wait until they are gone."""
@@ -184,9 +188,10 @@ class WebSocketServer:
         try:
             return self._respond(read_request(request.path, request.headers))
         except HttpError as error:
-            log.info("connection refused: status=%d reason=%s", error.status, error.sentence)
-            body = (error.sentence + "\n").encode()
-            return _only(WSUpgradeResponse.create_error_response(error.status, body, error.headers))
+            return _refusal(error)
+        except Exception:
+            log.exception("handshake failed")
+            return _refusal(HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "failed: see the log"))
 
     def _respond(self, request: HttpRequest) -> WebSocketConnection | WSUpgradeResponseWithListener:
         answer = self._site.answer(request)
@@ -232,7 +237,7 @@ class WebSocketConnection(WSListener):
     def send(self, message: str | bytes) -> None:
         """Send a text or a binary message; does nothing once the connection is closing."""
         transport = self._transport
-        if transport is None or self._is_closing:
+        if transport is None or self._is_closing or transport.underlying_transport.is_closing():
             return
         kind = WSMsgType.TEXT if isinstance(message, str) else WSMsgType.BINARY
         transport.send(kind, message)
@@ -275,7 +280,7 @@ class WebSocketConnection(WSListener):
         """The handshake is done."""
         self._transport = transport
         self._server.connections.add(self)
-        self.guest.on_open()
+        self._guarded(self.guest.on_open)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The connection is gone."""
@@ -283,7 +288,7 @@ class WebSocketConnection(WSListener):
         self._transport = None
         if self._drop_timer is not None:
             self._drop_timer.cancel()
-        self.guest.on_closed()
+        self._guarded(self.guest.on_closed)
         self._server.forget(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -291,7 +296,7 @@ class WebSocketConnection(WSListener):
         if frame.msg_type is WSMsgType.CLOSE:
             self._on_close(transport, frame)
         elif not self._is_closing and frame.msg_type is not WSMsgType.PONG:
-            self._on_data(frame)
+            self._guarded(lambda: self._on_data(frame))
 
     def pause_writing(self) -> None:
         """The peer reads slowly: take no more of its requests meanwhile."""
@@ -300,6 +305,19 @@ class WebSocketConnection(WSListener):
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self.hold(False, "writing")
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Do something for the peer; whatever goes wrong ends this connection and no other."""
+        try:
+            act()
+        except WSProtocolError as error:
+            # Closed here and not by picows, which would go on with the frames it has read already.
+            code, reason = cast("tuple[WSCloseCode, str]", error.args[:2])
+            log.info("peer breaks the protocol: %s", reason)
+            self.close(code, reason)
+        except Exception:
+            log.exception("connection failed")
+            self.close(WSCloseCode.INTERNAL_ERROR, "failed: the server's log says why")
 
     def _on_close(self, transport: WSTransport, frame: WSFrame) -> None:
         if not self._is_closing:
@@ -323,7 +341,11 @@ class WebSocketConnection(WSListener):
             self._finish(kind, bytes(self._fragments), arrival)
 
     def _check(self, frame: WSFrame) -> None:
-        """Refuse what cannot follow; picows closes the connection with the code and the reason."""
+        """Refuse what cannot follow.
+
+        Raises:
+            WSProtocolError: It does; with the code and the reason for the peer.
+        """
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "no extension was agreed on")
         is_continuation = frame.msg_type is WSMsgType.CONTINUATION
@@ -349,6 +371,12 @@ class WebSocketConnection(WSListener):
     def _drop(self) -> None:
         if self._transport is not None:
             self._transport.disconnect(graceful=False)
+
+
+def _refusal(error: HttpError) -> WSUpgradeResponseWithListener:
+    log.info("connection refused: status=%d reason=%s", error.status, error.sentence)
+    body = (error.sentence + "\n").encode()
+    return _only(WSUpgradeResponse.create_error_response(error.status, body, error.headers))
 
 
 def _only(response: WSUpgradeResponse) -> WSUpgradeResponseWithListener:

@@ -50,6 +50,8 @@ class GatewayConfig:
     """Threads that turn images into rows."""
     max_sessions: int = 4096
     """Robots at once."""
+    max_sessions_per_connection: int = 256
+    """Robots at once that one connection may speak for."""
     seed: int = 0
     """Seed of the noise that flow policies start from."""
     hang_ms: float = 5000.0
@@ -68,7 +70,12 @@ class GatewayConfig:
             raise ConfigError(
                 f"default_model {self.default_model!r} is none of the models: {', '.join(names)}"
             )
-        for field in ("num_slots", "preprocess_threads", "max_sessions"):
+        for field in (
+            "num_slots",
+            "preprocess_threads",
+            "max_sessions",
+            "max_sessions_per_connection",
+        ):
             if getattr(self, field) < 1:
                 raise ConfigError(f"{field} must be at least 1, got {getattr(self, field)}")
         if not self.hang_ms > 0:

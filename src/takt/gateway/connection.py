@@ -54,7 +54,7 @@ class GatewayConnection:
         Raises:
             RefusedError: The robot is connected elsewhere and second connections are refused, or
                 there are too many sessions.
-            WireError: The id is empty or too long.
+            WireError: The id is empty, too long or not printable.
         """
         session = self._host.open_session(self.number, robot)
         return GatewaySession(self._host, session)

@@ -77,6 +77,7 @@ class Gateway:
             second_connection=SecondConnection(config.second_connection),
             allowance=ms(config.network_allowance_ms),
             max_sessions=config.max_sessions,
+            max_per_connection=config.max_sessions_per_connection,
         )
         self._connections: dict[int, GatewayConnection] = {}
         self._next_connection = 0

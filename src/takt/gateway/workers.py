@@ -322,8 +322,12 @@ class WorkerPeer:
 
     def _time_launches(self, reply: Reply) -> None:
         launch = max(reply.times.prefix, reply.times.denoise)
-        if launch > (self._longest_launch or 0):
-            self._longest_launch = launch
+        is_first = self._longest_launch is None
+        self._longest_launch = max(launch, self._longest_launch or 0)
+        if is_first and self._patience is not None:
+            # The watch was set with patience for a launch of unknown length.
+            self._patience.cancel()
+            self._watch_silence(self._patience_time)
 
     def _watch_silence(self, delay: Nanos) -> None:
         self._patience = self._timers.call_later(to_seconds(delay), self._check_silence)

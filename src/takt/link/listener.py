@@ -17,6 +17,7 @@ import struct
 
 from takt.errors import ConfigError
 from takt.link.channel import BacklogError, Channel, PeerLostError
+from takt.link.reserve import AcceptReserve
 
 __all__ = ["Listener", "check_peer", "connect", "listen"]
 
@@ -88,6 +89,7 @@ class Listener:
     def __init__(self, listening: socket.socket) -> None:
         listening.setblocking(False)
         self._socket = listening
+        self._reserve = AcceptReserve()
         self.num_refused = 0
         """Connections of other users."""
 
@@ -100,7 +102,7 @@ class Listener:
         channels: list[Channel] = []
         while True:
             try:
-                connection, _ = self._socket.accept()
+                connection, _ = self._reserve.accept(self._socket.accept)
             except (BlockingIOError, ConnectionAbortedError):
                 return channels
             try:
@@ -115,3 +117,4 @@ class Listener:
     def close(self) -> None:
         """Stop listening."""
         self._socket.close()
+        self._reserve.close()

@@ -120,7 +120,18 @@ def _failed(served: ServedModel, error: Exception) -> ModelOffer:
     if isinstance(error, TaktError):
         log.error("model failed to load: model=%s reason=%s", served.name, error)
         reason = str(error)
+    elif isinstance(error, ModuleNotFoundError) and not _is_ours(error):
+        reason = f"the package {_package(error)} is not installed here"
+        log.error("model failed to load: model=%s reason=%s", served.name, reason)
     else:
         log.error("model failed to load: model=%s", served.name, exc_info=error)
         reason = f"{type(error).__name__}; the worker's log says more"
     return ModelOffer(model=served.name, state="failed", spec={}, reason=reason)
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    return _package(error) == "takt"
+
+
+def _package(error: ModuleNotFoundError) -> str:
+    return (error.name or "takt").partition(".")[0]

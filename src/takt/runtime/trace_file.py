@@ -1,18 +1,23 @@
 """A trace on disk: one file that holds one trace per setup of the scheduler.
 
 Lines are written at once, so a worker that is killed leaves a trace that replays up to its last
-instant.
+instant. Robots come first: when the disk is full the trace ends there, and serving goes on.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 
 from takt.errors import ConfigError
 
 __all__ = ["TraceFile", "split_traces"]
 
+log = logging.getLogger(__name__)
+
+_BLOCK = 1 << 16
 _SETUP = '{"takt_trace":'
 
 
@@ -27,21 +32,47 @@ class TraceFile:
     """
 
     def __init__(self, path: str) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._path = path
+        self._has_ended = False
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
             self._fd = os.open(path, flags, 0o644)
+            _drop_cut_line(self._fd)
         except OSError as error:
             raise ConfigError(f"trace_path {path!r}: {error.strerror}") from error
 
     def __call__(self, lines: Sequence[str]) -> None:
-        """Write the lines of one step."""
+        """Write the lines of one step; after a first failure, none any more."""
+        if self._has_ended:
+            return
         unwritten = memoryview("".join([f"{line}\n" for line in lines]).encode())
-        while unwritten:
-            unwritten = unwritten[os.write(self._fd, unwritten) :]
+        try:
+            while unwritten:
+                unwritten = unwritten[os.write(self._fd, unwritten) :]
+        except OSError as error:
+            # A gap would make what follows replay differently: the trace is over.
+            self._has_ended = True
+            log.error("the trace has ended: path=%s reason=%s", self._path, error.strerror)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+def _drop_cut_line(fd: int) -> None:
+    """Cut off a last line that a kill left unfinished, so that the next trace begins a line."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return
+    end = size = os.lseek(fd, 0, os.SEEK_END)
+    while end > 0:
+        start = max(end - _BLOCK, 0)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(fd, end)
 
 
 def split_traces(lines: Iterable[str]) -> Iterator[list[str]]:

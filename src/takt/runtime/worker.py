@@ -111,7 +111,12 @@ class _Worker:
         self._loader = Loader(config, self._lanes.call, self._inbox.post, clock)
         self._trace = None if config.trace_path is None else TraceFile(config.trace_path)
         self._loop = WorkerLoop(self._lanes, trace=self._trace)
-        self._offers: dict[str, ModelOffer] = {}
+        # Complete from the first hello on: a gateway must not take a model that is still to be
+        # loaded for one that is not served here.
+        self._offers = {
+            model.name: ModelOffer(model=model.name, state="loading", spec={})
+            for model in config.models
+        }
         self._loaded: dict[str, LoadedModel] = {}
         self._events: list[LoopEvent] = []
         """What has happened since the last step."""

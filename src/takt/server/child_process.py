@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import sys
 from collections.abc import Mapping
 
-__all__ = ["announce", "begin_log", "first_line"]
+from takt.server.log_lines import LogLines
+
+__all__ = ["allow_many_files", "announce", "begin_log", "first_line"]
 
 _MAX_CONFIG_BYTES = 1 << 20
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_MOST_FILES = 1 << 16
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +27,17 @@ log = logging.getLogger(__name__)
 def begin_log() -> None:
     """Log to standard error, as much as ``TAKT_LOG_LEVEL`` says."""
     level = os.environ.get("TAKT_LOG_LEVEL", "INFO")
-    logging.basicConfig(stream=sys.stderr, level=level, format=_LOG_FORMAT)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def allow_many_files() -> None:
+    """Let this process have as many connections as its user is allowed, up to a sane number."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if most == resource.RLIM_INFINITY else min(most, _MOST_FILES)
+    if allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def first_line(lifeline: int) -> bytes:

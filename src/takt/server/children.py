@@ -9,6 +9,7 @@ error, which it shares with the supervisor.
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import logging
 import signal
@@ -81,6 +82,7 @@ class Child:
         self.spec = spec
         self.has_been_up = False
         """Whether it has ever listened: its configuration is sound."""
+        self._config = copy.deepcopy({**spec.config})
         self._on_event = on_event
         self._clock = clock
         self._backoff = Backoff()
@@ -101,11 +103,18 @@ class Child:
         """
         while not self._stopping.is_set():
             started = self._clock()
-            status = await self._run_once()
+            try:
+                status = await self._run_once()
+            except OSError as error:  # no process, memory or descriptor for it
+                status = -1
+                why = f"cannot be started: {error.strerror}"
+                log.error("child: name=%s reason=%s", self.spec.name, why)
+            else:
+                why = "could not start; its message is above"
             if self._stopping.is_set():
                 return
             if not self.has_been_up:
-                raise ConfigError(f"{self.spec.name} could not start; its message is above")
+                raise ConfigError(f"{self.spec.name} {why}")
             wait = self._backoff.after_death(self._clock() - started)
             log.warning(
                 "child died: name=%s status=%d deaths_in_a_row=%d restart_in_s=%.1f",
@@ -147,9 +156,11 @@ class Child:
             process_group=0,
         )
         self._process = process
+        if self._stopping.is_set():
+            process.kill()  # it was being started when everybody was told to stop
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(self.spec.config).encode() + b"\n")
+        process.stdin.write(json.dumps(self._config).encode() + b"\n")
         async for line in process.stdout:
             self._hear(line)
         return await process.wait()
@@ -165,7 +176,14 @@ class Child:
             return
         if event["event"] == "listening":
             self.has_been_up = True
+            self._keep_port(event)
         self._on_event(self, event)
+
+    def _keep_port(self, event: Mapping[str, Any]) -> None:
+        """A door that took a free port has it in its next life, too: robots know it by now."""
+        door = self._config.get(event.get("door", ""))
+        if isinstance(door, dict) and "port" in event:
+            door["port"] = event["port"]
 
     async def _pause(self, wait: Nanos) -> None:
         try:

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +22,9 @@ from takt.schema.serving import ServedModel
 from takt.server.children import ChildSpec
 
 __all__ = ["Composition", "ServerPlan", "split_cores"]
+
+
+_MAX_NAME_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,11 @@ class ServerPlan:
             raise ConfigError("nothing to serve: give at least one --model")
         names = [model.name for model in self.models]
         for name in names:
+            if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
+                raise ConfigError(
+                    f"model {name[:_MAX_NAME_LENGTH]!r}: expected a printable name of"
+                    f" 1 to {_MAX_NAME_LENGTH} letters"
+                )
             if names.count(name) > 1:
                 raise ConfigError(f"model {name!r} is given twice; name one of them differently")
 
@@ -65,6 +74,8 @@ class Composition:
     def of(cls, plan: ServerPlan) -> Composition:
         """Compose the server of ``plan``."""
         composition = cls()
+        if plan.trace_path is not None:
+            _empty_file(plan.trace_path)
         # Link addresses are abstract: a random part keeps two servers of one user apart.
         address = f"{os.getpid()}-{secrets.token_hex(4)}/worker-0"
         composition._add_worker(plan, "worker-0", address)
@@ -124,6 +135,14 @@ def split_cores(cores: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]
     if half == 0:
         return (), ()
     return tuple(cores[:half]), tuple(cores[half:])
+
+
+def _empty_file(path: str) -> None:
+    """Begin a trace; a worker that is started again goes on with it."""
+    try:
+        Path(path).write_bytes(b"")
+    except OSError as error:
+        raise ConfigError(f"--trace {path}: {error.strerror}") from None
 
 
 def _module(name: str) -> tuple[str, ...]:

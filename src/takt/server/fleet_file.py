@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from takt.core.model import Model
 from takt.core.profile import Profile
-from takt.core.scheduler import Lateness
+from takt.core.scheduler import MOST_PRIORITY, Lateness
 from takt.core.trace import Setup
 from takt.errors import ConfigError
 from takt.server.hand_made import HandMadeProfile
@@ -102,6 +102,8 @@ class RobotsEntry(_Entry, frozen=True, kw_only=True):
     horizon: Annotated[int, Meta(ge=1, le=MOST_HORIZON)] = 50
     deadline: str = "slo"
     supersede: bool = False
+    priority: Annotated[int, Meta(ge=0, le=MOST_PRIORITY)] = 0
+    """Class of the robots, 0 first; see :attr:`~takt.core.request.Request.priority`."""
     num_cameras: _Cameras = 2
     encoding: str = "raw"
 

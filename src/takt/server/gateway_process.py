@@ -40,7 +40,7 @@ from takt.doors.openpi_websocket import OpenpiDoor
 from takt.errors import ConfigError
 from takt.gateway.config import GatewayConfig
 from takt.gateway.gateway import Gateway
-from takt.server.child_process import announce, begin_log, first_line
+from takt.server.child_process import allow_many_files, announce, begin_log, first_line
 
 try:
     from uvloop import new_event_loop
@@ -98,6 +98,7 @@ class GatewayProcessConfig:
 def main() -> None:
     """Run a gateway until it is told to stop."""
     begin_log()
+    allow_many_files()
     lifeline = sys.stdin.fileno()
     try:
         config = GatewayProcessConfig.from_json(first_line(lifeline))

@@ -18,7 +18,7 @@ from types import FrameType
 from takt.errors import ConfigError
 from takt.runtime.config import WorkerConfig
 from takt.runtime.worker import run_worker
-from takt.server.child_process import announce, begin_log, first_line
+from takt.server.child_process import allow_many_files, announce, begin_log, first_line
 
 __all__ = ["main"]
 
@@ -26,6 +26,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run a worker; ends the process."""
     begin_log()
+    allow_many_files()
     status = 0
     try:
         _serve(sys.stdin.fileno())

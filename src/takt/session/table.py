@@ -11,6 +11,7 @@ noticed; refusing suits sites where two controllers of one robot are a fault.
 Start reading at :meth:`SessionTable.open`.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -72,6 +73,8 @@ class SessionTable(Generic[T]):
         allowance: Network allowance of a client that does not measure.
         max_allowance: Largest measured allowance believed.
         max_sessions: Most sessions at once.
+        max_per_connection: Most sessions of one connection, so that a client which makes up robots
+            leaves places for everybody else's.
     """
 
     def __init__(
@@ -82,15 +85,19 @@ class SessionTable(Generic[T]):
         allowance: Nanos = 0,
         max_allowance: Nanos = SECOND,
         max_sessions: int = 4096,
+        max_per_connection: int = 256,
     ) -> None:
         self._rules = rules if rules is not None else SessionRules()
         self._second_connection = second_connection
         self._allowance = allowance
         self._max_allowance = max_allowance
         self._max_sessions = max_sessions
+        self._max_per_connection = max_per_connection
         self._next_number = 0
         self._entries: dict[tuple[int, str | None], _Entry[T]] = {}
         self._by_robot: dict[str, _Entry[T]] = {}
+        self._num_on: Counter[int] = Counter()
+        """Sessions of each connection that has any."""
         self._make_allowance()  # an impossible allowance is refused at start, not at a robot
 
     def __len__(self) -> int:
@@ -115,7 +122,7 @@ class SessionTable(Generic[T]):
         Raises:
             RefusedError: The robot is connected already and second connections are refused, or
                 there are too many sessions (``busy``).
-            WireError: The id is empty or too long.
+            WireError: The id is empty, too long or not printable.
             UsageError: This connection has this session already.
         """
         self._check_openable(connection, robot_id)
@@ -129,6 +136,7 @@ class SessionTable(Generic[T]):
         session = self._make_session(connection, robot_id)
         entry = _Entry(connection, robot_id, session)
         self._entries[connection, robot_id] = entry
+        self._num_on[connection] += 1
         if robot_id is not None:
             self._by_robot[robot_id] = entry
         return Opened(session=session, displaced=displaced)
@@ -159,14 +167,18 @@ class SessionTable(Generic[T]):
         return None if taken is None else (best[2], taken)
 
     def _check_openable(self, connection: int, robot_id: str | None) -> None:
-        if robot_id is not None and not 0 < len(robot_id) <= _MAX_NAME_LENGTH:
-            raise WireError(
-                f"robot id: expected 1 to {_MAX_NAME_LENGTH} characters, got {len(robot_id)}"
-            )
+        if robot_id is not None:
+            _check_name(robot_id)
         if (connection, robot_id) in self._entries:
             raise UsageError(f"connection {connection} has a session for robot {robot_id!r}")
         if len(self._entries) >= self._max_sessions:
             raise RefusedError(f"{len(self._entries)} sessions are open, the limit", code="busy")
+        if self._num_on[connection] >= self._max_per_connection:
+            raise RefusedError(
+                f"this connection has sessions of {self._num_on[connection]} robots, the limit;"
+                " open another connection for more",
+                code="busy",
+            )
 
     def _make_session(self, connection: int, robot_id: str | None) -> Session[T]:
         self._next_number += 1
@@ -182,10 +194,22 @@ class SessionTable(Generic[T]):
 
     def _close(self, entry: _Entry[T]) -> Closed[T]:
         del self._entries[entry.connection, entry.robot_id]
+        self._num_on[entry.connection] -= 1
+        if not self._num_on[entry.connection]:
+            del self._num_on[entry.connection]
         if entry.robot_id is not None and self._by_robot.get(entry.robot_id) is entry:
             del self._by_robot[entry.robot_id]
         return Closed(
             session=entry.session,
             connection=entry.connection,
             unanswered=tuple(entry.session.close()),
+        )
+
+
+def _check_name(robot_id: str) -> None:
+    if not 0 < len(robot_id) <= _MAX_NAME_LENGTH or not robot_id.isprintable():
+        shown = ascii(robot_id[:_MAX_NAME_LENGTH])
+        raise WireError(
+            f"robot id: expected 1 to {_MAX_NAME_LENGTH} printable characters,"
+            f" got {len(robot_id)}: {shown}"
         )

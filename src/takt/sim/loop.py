@@ -24,6 +24,7 @@ from takt.core.request import Phase, Request
 from takt.core.timeline import Outcome, Timeline
 from takt.core.trace import Setup
 from takt.errors import UsageError
+from takt.session.timing import Declared, resolve_timing
 from takt.sim.fleet import Fleet
 from takt.sim.network import CHUNK_BYTES
 from takt.sim.robot import Ask, SimulatedRobot
@@ -100,6 +101,7 @@ def simulate(
 
 
 _Action: TypeAlias = Callable[[Nanos], None]
+_NOTHING_DECLARED = Declared()
 
 # What comes first within an instant.
 _ARRIVALS, _ENDS = range(2)
@@ -291,23 +293,31 @@ class _Loop:
         self._seq += 1
         self._pending[self._seq] = pending
         group = pending.robot.group
-        promise = now + pending.slo - self._allowance
-        due = promise
-        if group.deadline == "queue":
-            due = now + pending.ask.dry_at - pending.sent - self._allowance
+        timing = resolve_timing(
+            now,
+            declared=self._declared(pending),
+            slo=pending.slo,
+            allowance=self._allowance,
+        )
         request = Request(
             seq=self._seq,
             model=group.model,
             session=pending.robot.name,
             arrival=now,
-            due=due,
-            promise=promise,
-            expires=due + pending.slo,
+            due=timing.due,
+            promise=timing.promise,
+            expires=timing.expires,
             layout=group.layout,
             priority=group.priority,
             supersede=group.supersede,
         )
         self._devices[group.device].submit(request, now)
+
+    def _declared(self, pending: _Pending) -> Declared:
+        """What the robot says of its own time; the server resolves it as a door's session does."""
+        if pending.robot.group.deadline == "slo":
+            return _NOTHING_DECLARED
+        return Declared(due_in=pending.ask.dry_at - pending.sent - self._allowance)
 
     def _answer(self, outcome: Outcome, now: Nanos) -> None:
         pending = self._pending.pop(outcome.seq)

@@ -66,6 +66,12 @@ def test_a_run_without_a_request_has_figures() -> None:
         check_run(figures)
 
 
+def test_a_run_that_was_broken_off_before_anything_was_served_is_no_failure() -> None:
+    idle = DrivenRobot("robot-1", behaviour(), origin=ms(10), end=ms(10))
+
+    check_run(figures_of([idle], duration=0, seed=0, broken_off=True))
+
+
 def test_robots_of_models_with_different_promises_are_counted_apart() -> None:
     robots = two_robots()
     other = DrivenRobot("robot-3", behaviour(model="mini", slo=ms(90)), origin=0, end=ms(100))
