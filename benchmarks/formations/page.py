@@ -91,6 +91,16 @@ def _limits(rows: Sequence[Row]) -> str:
     return _table(["largest prefix batch", *rules, "lockstep over monolithic"], body)
 
 
+def _inspection(rows: Sequence[Row]) -> str:
+    found = {(dict(r["options"])["devices"], dict(r["options"])["inspection_ms"]): r for r in rows}
+    costs = sorted({cost for _, cost in found})
+    body = [
+        [f"{devices} GPU", *(f"{found[devices, c]['robots_by_mean_per_gpu']:g}" for c in costs)]
+        for devices in sorted({devices for devices, _ in found})
+    ]
+    return _table(["step admission on", *(f"{cost:g} ms" for cost in costs)], body)
+
+
 def _interference(rows: Sequence[Row]) -> str:
     rules = list(dict.fromkeys(map(_rule, rows)))
     found = {(_slo(r), r["interference"], _rule(r)): r["robots_per_gpu"] for r in rows}
@@ -156,6 +166,7 @@ def _skipping(rows: Sequence[Row]) -> str:
 TABLES = {
     "paper": _paper,
     "limits": _limits,
+    "inspection": _inspection,
     "interference": _interference,
     "gathering": _gathering,
     "disciplines": _disciplines,

@@ -59,6 +59,8 @@ TIGHTER = 0.64
 INTERFERENCES = (0.0, 0.12, 0.25, 0.5)
 SLOS = (100.0, 156.0, 250.0)
 GATHERED = (2, 4, 8, 16)
+INSPECTIONS = (0.0, 0.9, 3.0, 5.0, 7.0, 9.0)
+"""Milliseconds per denoise step; 0.9 makes it a third of a step of one row."""
 MIX = {"pi0": 3, "groot-n1.7": 2, "smolvla": 1}
 DISCIPLINES = ("earliest_deadline", "least_slack", "round_robin", "longest_queue")
 
@@ -168,6 +170,10 @@ def paper_cells() -> Iterator[Cell]:
     limited = (SINGLE[0], SINGLE[2], RIVALS[0])
     for limit, (formation, options) in product((1, 2, 4), limited):
         yield Cell(part="limits", models=pi0, formation=formation, options=options, limits=(limit,))
+
+    for devices, inspection in product((1, 2), INSPECTIONS):
+        options = (("devices", devices), ("inspection_ms", inspection))
+        yield Cell(part="inspection", models=pi0, formation="step_admission", options=options)
 
 
 def pi0_cells() -> Iterator[Cell]:

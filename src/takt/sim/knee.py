@@ -34,6 +34,8 @@ from takt.sim.loop import Run, simulate
 from takt.units import SECOND, Nanos
 
 __all__ = [
+    "EPOCHS",
+    "MOST_ROBOTS",
     "Criterion",
     "Draw",
     "Job",
