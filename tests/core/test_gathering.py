@@ -1,6 +1,7 @@
 """A launch waits for rows only as long as that makes nobody late, and the cost model is obeyed."""
 
 from itertools import product
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from tests.core.driving import SHARES, UNITS, Driver, model_of, request_of, work
 
 from takt.core.events import Decide, Ended, Event, Finish
 from takt.core.gathering import Gathering
+from takt.core.launch import Lane
 from takt.core.profile import Profile, Work
 from takt.core.request import Phase, Request, Stage
 from takt.core.trace import Setup
@@ -150,3 +152,24 @@ def test_a_launch_with_enough_rows_does_not_wait(formation: str) -> None:
 def test_a_negative_number_of_rows_is_refused() -> None:
     with pytest.raises(ConfigError, match="gathering must be at least 0 rows, got -1"):
         Gathering(-1)
+
+
+@pytest.mark.parametrize("formation", ["lockstep", "flowing"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_launch_that_overruns_its_forecast_never_makes_the_driver_spin(
+    formation: str, seed: int
+) -> None:
+    setup = Setup(models=(PI,), profile=PROFILE, formation=formation, options={"gathering": 4})
+    scheduler, random = setup.scheduler(), Random(seed)
+    ends: dict[Lane, int] = {}
+    now = 0
+    for seq in range(150):
+        scheduler.submit(request_of(seq, PI.name, due=now + random.randrange(30, 260)), now)
+        decision = scheduler.decide(now)
+        assert decision.wake_at is None or decision.wake_at > now
+        for launch in decision.launches:
+            ends[launch.lane] = now + random.randrange(1, 500)  # the profile says less
+        now = min([*ends.values(), now + 40, decision.wake_at or now + 40])
+        for lane in [lane for lane, end in ends.items() if end <= now]:
+            del ends[lane]
+            scheduler.finish(lane, now)

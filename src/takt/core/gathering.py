@@ -64,7 +64,8 @@ class Gathering:
         """Instant until which ``denoise`` may wait for the rows of ``joining``.
 
         Returns:
-            An instant not before ``joining.until``, or None when the launch must not wait.
+            An instant after ``now`` and not before ``joining.until``, or None when the launch
+            must not wait.
         """
         waiting = [queue for queue in view.queues[Stage.DENOISE] if len(queue)]
         if len(denoise.requests) >= self.rows or len(waiting) != 1:
@@ -80,7 +81,8 @@ class Gathering:
         latest = [entry[2].latest for entry in queue.feasible]
         latest += [entry[2].latest for entry in queue.hopeless if entry[2].latest >= soonest]
         start = min(latest, default=soonest) - time
-        return start if start >= joining.until else None
+        # A prefix that overruns its forecast has no end to wait for any more.
+        return start if start >= joining.until and start > now else None
 
     def _slowest(self, view: View, model: Model, layout: int, rows: int) -> Nanos:
         """Time of a denoise launch beside the prefix launches that slow it down most."""
