@@ -41,7 +41,7 @@ class Device:
     """Whether the tensor cores multiply 8-bit numbers, at twice the bf16 rate."""
     uncertainty: float = 0.05
     """How far the peaks may be off, as a share: clocks differ between boards and under load."""
-    source: str = "vendor data sheet"
+    source: str = "vendor data sheet, quoted second-hand"
     """Where the rates come from."""
 
     @property
@@ -150,7 +150,7 @@ _ALL = (
         units=20,
         granularity=8,
         uncertainty=0.15,
-        source="vendor data sheet, dense bf16 taken as a quarter of the dense 4-bit peak",
+        source="vendor data sheet, quoted second-hand; bf16 as a quarter of the dense 4-bit peak",
     ),
     Device(
         name="rtx-3090",
