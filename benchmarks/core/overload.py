@@ -28,7 +28,6 @@ import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from heapq import heappop, heappush
 from pathlib import Path
 from statistics import fmean
 
@@ -40,7 +39,7 @@ from takt.core.formations.lockstep import Lockstep
 from takt.core.formations.monolithic import Monolithic
 from takt.core.model import Model
 from takt.core.profile import Profile
-from takt.core.request import Phase
+from takt.core.request import Request
 from takt.core.scheduler import Lateness, Scheduler
 from takt.core.trace import Setup
 from takt.server.fleet_file import FleetFile
@@ -64,20 +63,8 @@ SEEDS, QUICK_SEEDS = (1, 2, 3), (1,)
 class RegainAlways(Scheduler):
     """Yields as Takt does, and regains after one slo whatever the answer would be worth."""
 
-    def _rerank(self, now: Nanos) -> None:
-        changes = self._rank_changes
-        waiting = (Phase.QUEUED, Phase.READY)
-        while changes and changes[0][0] <= now:
-            since, seq, wait, yields = heappop(changes)
-            request = self._live.get(seq)
-            if request is None or request.waits != wait or request.phase not in waiting:
-                continue
-            if yields:
-                self._queue_of(request).yield_place(request)
-                regains = since + self._models[request.model].slo
-                heappush(changes, (regains, seq, wait, False))
-            else:
-                self._queue_of(request).regain_place(request)
+    def _may_regain(self, request: Request, now: Nanos) -> bool:
+        return True
 
 
 class SoloTimes(Lockstep):

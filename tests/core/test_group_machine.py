@@ -62,7 +62,7 @@ class CountsStaleEntries(Scheduler):
     """An entry about an earlier wait makes a request yield."""
 
     def _wait(self, request: Request, now: int) -> None:
-        request.waits = 0
+        request.wait = 0
         super()._wait(request, now)
 
 

@@ -95,3 +95,20 @@ def test_no_mix_of_moves_loses_doubles_or_disorders_a_request(
     assert numbers(queue.feasible) == sorted(feasible, key=lambda seq: (dues[seq], seq))
     assert numbers(queue.hopeless) == sorted(hopeless, key=lambda seq: (dues[seq], seq))
     assert len(queue) == len(feasible) + len(hopeless)
+
+
+def test_a_launch_takes_the_head_the_feasible_before_the_hopeless() -> None:
+    queue = queue_of(10, 20, 30)
+    queue.yield_place(queue.feasible[0][2])
+
+    assert [request.seq for request in queue.take_head((1, 2, 0))] == [1, 2, 0]
+    assert len(queue) == 0
+
+
+def test_a_launch_of_others_than_the_head_takes_nothing() -> None:
+    queue = queue_of(10, 20)
+
+    with pytest.raises(InvariantError, match=r"\(1,\) are not the head of pi0 PREFIX"):
+        queue.take_head((1,))
+
+    assert numbers(queue.feasible) == [0, 1]

@@ -14,7 +14,7 @@ from takt.core.disciplines import Discipline
 from takt.core.launch import Lane, Launch
 from takt.core.model import Model
 from takt.core.profile import CoRun, Profile, Work
-from takt.core.queue import Entry, Queue
+from takt.core.queue import Queue
 from takt.core.request import Request, Stage
 from takt.units import Nanos
 
@@ -74,20 +74,20 @@ def next_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
     Returns:
         The batch, or None when nobody waits.
     """
-    queue, waiting = _waiting(view, stage, device)
+    queue, able = _next_queue(view, stage, device)
     if queue is None:
         return None
-    size = queue.model.filled_size(stage, len(waiting))
-    return _batch(queue, waiting[:size], size)
+    size = queue.model.filled_size(stage, able)
+    return _batch(queue, min(size, able), size)
 
 
 def whole_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
     """Everybody who waits in the queue that goes next, padded to the next captured size."""
-    queue, waiting = _waiting(view, stage, device)
+    queue, able = _next_queue(view, stage, device)
     if queue is None:
         return None
-    size = queue.model.holding_size(stage, len(waiting))
-    return _batch(queue, waiting[:size], size)
+    size = queue.model.holding_size(stage, able)
+    return _batch(queue, min(size, able), size)
 
 
 def largest_work(model: Model, stage: Stage, layout: int, share: int) -> Work:
@@ -96,26 +96,37 @@ def largest_work(model: Model, stage: Stage, layout: int, share: int) -> Work:
     return Work(model.architecture, stage, held, model.sizes(stage)[-1], share)
 
 
-def _waiting(view: View, stage: Stage, device: int) -> tuple[Queue | None, Sequence[Entry]]:
-    """The queue that goes next and those of its requests that may be in the batch, in order."""
+def _next_queue(view: View, stage: Stage, device: int) -> tuple[Queue | None, int]:
+    """The queue that goes next, and how many from its head on may be in the batch."""
     queues = view.queues[stage and stage + device]
-    able = [queue for queue in queues if queue.feasible]
-    if len(able) > 1:
-        key = view.discipline
-        queue = min(able, key=lambda queue: (key(queue), queue.feasible[0][:2]))
-        return queue, queue.feasible
-    if able:
-        # No feasible request of another model waits, so hopeless ones may enlarge the batch.
-        return able[0], able[0].feasible + able[0].hopeless
-    late = [queue for queue in queues if queue.hopeless]
-    if late:
-        queue = min(late, key=lambda queue: queue.hopeless[0][:2])
-        return queue, queue.hopeless
-    return None, ()
+    chosen, is_only = _first_feasible(queues, view.discipline)
+    if chosen is not None:
+        # While no feasible request of another model waits, hopeless ones may enlarge the batch.
+        return chosen, len(chosen) if is_only else len(chosen.feasible)
+    for queue in queues:
+        if queue.hopeless and (chosen is None or queue.hopeless[0] < chosen.hopeless[0]):
+            chosen = queue
+    return chosen, 0 if chosen is None else len(chosen.hopeless)
 
 
-def _batch(queue: Queue, entries: Sequence[Entry], size: int) -> Batch:
-    requests = tuple([entry[2] for entry in entries])
+def _first_feasible(queues: Sequence[Queue], discipline: Discipline) -> tuple[Queue | None, bool]:
+    """The queue with the lowest key, and whether it alone has a feasible request."""
+    first, lowest, is_only = None, 0, True
+    for queue in queues:
+        if not queue.feasible:
+            continue
+        if first is None:
+            first, lowest = queue, discipline(queue)
+            continue
+        is_only = False
+        key = discipline(queue)
+        if key < lowest or (key == lowest and queue.feasible[0] < first.feasible[0]):
+            first, lowest = queue, key
+    return first, is_only
+
+
+def _batch(queue: Queue, rows: int, size: int) -> Batch:
+    requests = tuple([entry[2] for entry in queue.head(rows)])
     model, layout = queue.model, 0
     if len(model.holds) > 1:
         layout = model.holding_layout([request.layout for request in requests])

@@ -45,15 +45,37 @@ class Queue:
         """Put ``request`` among the feasible."""
         insort(self.feasible, (request.order, request.seq, request))
 
+    def head(self, count: int) -> list[Entry]:
+        """The first ``count`` in queue order, the feasible before the hopeless."""
+        entries = self.feasible[:count]
+        if len(entries) < count:
+            entries += self.hopeless[: count - len(entries)]
+        return entries
+
+    def take_head(self, seqs: tuple[int, ...]) -> list[Request]:
+        """Take the first requests out of the queue; they must be ``seqs``.
+
+        Raises:
+            InvariantError: Others stand there.
+        """
+        requests = [entry[2] for entry in self.head(len(seqs))]
+        if tuple([request.seq for request in requests]) != seqs:
+            raise InvariantError(
+                f"requests {seqs} are not the head of {self.model.name} {self.stage.name}"
+            )
+        num_hopeless = len(seqs) - len(self.feasible)
+        del self.feasible[: len(seqs)]
+        if num_hopeless > 0:
+            del self.hopeless[:num_hopeless]
+        return requests
+
     def yield_place(self, request: Request) -> None:
         """Move ``request`` behind all feasible requests."""
-        self._take(self.feasible, request)
-        insort(self.hopeless, (request.order, request.seq, request))
+        insort(self.hopeless, self._take(self.feasible, request))
 
     def regain_place(self, request: Request) -> None:
         """Give ``request`` its order among the feasible back."""
-        self._take(self.hopeless, request)
-        self.add(request)
+        insort(self.feasible, self._take(self.hopeless, request))
 
     def yields(self, request: Request) -> bool:
         """Whether ``request`` waits here behind the feasible."""
@@ -65,25 +87,24 @@ class Queue:
         Raises:
             InvariantError: It does not wait here.
         """
-        if self.feasible and self.feasible[0][2] is request:
-            del self.feasible[0]  # a launch takes the head of its queue, row by row
-            return
         place = _find(self.feasible, request)
         if place is None:
             self._take(self.hopeless, request)
         else:
             del self.feasible[place]
 
-    def _take(self, rank: list[Entry], request: Request) -> None:
+    def _take(self, rank: list[Entry], request: Request) -> Entry:
         place = _find(rank, request)
         if place is None:
             raise InvariantError(
                 f"request {request.seq} does not wait for {self.model.name} {self.stage.name}",
             )
-        del rank[place]
+        return rank.pop(place)
 
 
 def _find(rank: list[Entry], request: Request) -> int | None:
+    if rank and rank[0][2] is request:
+        return 0  # mostly it is the head that becomes hopeless
     place = bisect_left(rank, (request.order, request.seq))
     found = place < len(rank) and rank[place][1] == request.seq
     return place if found else None

@@ -115,8 +115,9 @@ class Request:
     """Device that holds its key/value cache, once its prefix has run."""
     steps_left: int = field(default=1, init=False)
     """Denoise launches still to run."""
-    waits: int = field(default=0, init=False)
-    """How often it has begun to wait; tells entries about an earlier wait from the present one."""
+    wait: int = field(default=0, init=False)
+    """Number of its present wait, which is odd; even while it does not wait. Tells what was
+    arranged for an earlier wait from what counts."""
 
     def __post_init__(self) -> None:
         self.order = self.due

@@ -9,11 +9,11 @@ Start reading at :meth:`Scheduler.decide`.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from enum import Enum
-from heapq import heapify, heappop, heappush
 
+from takt.core.alarms import Alarms
 from takt.core.batching import View
 from takt.core.disciplines import Discipline
 from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit
@@ -33,7 +33,6 @@ MOST_PRIORITY = 7
 
 _WAITING = {Phase.QUEUED: Stage.PREFIX, Phase.READY: Stage.DENOISE}
 _STARTED = {Stage.PREFIX: Phase.PREFIXING, Stage.DENOISE: Phase.DENOISING}
-_FEW_RANK_CHANGES = 256
 
 
 class Lateness(Enum):
@@ -94,13 +93,9 @@ class Scheduler:
         )
         self._live: dict[int, Request] = {}
         self._queued_of: dict[str, Request] = {}
-        # The third is how often the request has begun to wait: it tells an entry of an earlier
-        # wait, which no longer counts.
-        self._rank_changes: list[tuple[Nanos, int, int, bool]] = []
+        self._expiries, self._yields, self._regains = Alarms(), Alarms(), Alarms()
         self._moves: list[tuple[Nanos, int]] = []
         self._link_free_at: Nanos = 0
-        # Of those who wait, in order: a heap would keep the others until their instant.
-        self._expiries: list[tuple[Nanos, int]] = []
         self._events: list[Event] = []
         self._now: Nanos | None = None
         self._last_seq = -1
@@ -184,10 +179,8 @@ class Scheduler:
         self._pass(now)
         if self._moves:
             self._end_moves(now)
-        if self._expiries and self._expiries[0][0] <= now:
-            self._expire(now)
-        if self._rank_changes and self._rank_changes[0][0] <= now:
-            self._rerank(now)
+        self._expire(now)
+        self._rerank(now)
         launches, asked = self._start_proposed(now)
         wake_at = self._wake_at(asked)
         self._events.append(Decide(now, launches, wake_at))
@@ -250,21 +243,22 @@ class Scheduler:
         if now >= request.expires:
             self._end(request, Phase.EXPIRED, now)
             return
-        queue = self._queue_of(request)
-        queue.add(request)
-        request.waits += 1
+        self._queue_of(request).add(request)
+        request.wait += 1
         if request.phase is Phase.QUEUED:
             self._queued_of[request.session] = request
-        insort(self._expiries, (request.expires, request.seq))
+        self._expiries.set(request.expires, request)
         if self._lateness is Lateness.YIELD:
-            self._forget_rank_changes()
-            hopeless_from = max(now, request.latest - self._service_of(request) + 1)
-            heappush(self._rank_changes, (hopeless_from, request.seq, request.waits, True))
+            hopeless_from = request.latest - self._service_of(request) + 1
+            self._yields.set(max(now, hopeless_from), request)
 
     def _withdraw(self, request: Request, queue: Queue) -> None:
         """Take a waiting request out of its queue."""
         queue.remove(request)
-        del self._expiries[bisect_left(self._expiries, (request.expires, request.seq))]
+        self._end_wait(request)
+
+    def _end_wait(self, request: Request) -> None:
+        request.wait += 1
         if self._queued_of.get(request.session) is request:
             del self._queued_of[request.session]
 
@@ -340,55 +334,39 @@ class Scheduler:
             work = launch.work(queue.model.architecture)
             self._view.forecast.start(launch.lane, work, self._now)
         started = _STARTED[stage]
-        for seq in launch.requests:
-            request = self._live[seq]
-            self._withdraw(request, queue)
+        for request in queue.take_head(launch.requests):
+            self._end_wait(request)
             request.move(started)
 
     def _expire(self, now: Nanos) -> None:
-        expiries = self._expiries
-        while expiries and expiries[0][0] <= now:
-            request = self._live[expiries[0][1]]
+        for _, request in self._expiries.ring(now):
             self._withdraw(request, self._queue_of(request))
             self._end(request, Phase.EXPIRED, now)
 
     def _rerank(self, now: Nanos) -> None:
         """Let requests that have become hopeless yield, and those that yielded one slo regain."""
-        changes = self._rank_changes
-        while changes and changes[0][0] <= now:
-            since, seq, wait, yields = heappop(changes)
-            request = self._live.get(seq)
-            if request is None or request.waits != wait or request.phase not in _WAITING:
-                continue  # it has moved on; a later wait has its own entry
-            queue = self._queue_of(request)
-            if yields:
-                queue.yield_place(request)
-                regains = since + self._models[request.model].slo
-                # An answer after `expires` is worthless: such a request would regain its order
-                # only to make feasible ones late in their turn.
-                if regains + self._service_of(request) < request.expires:
-                    heappush(changes, (regains, seq, wait, False))
-            else:
-                queue.regain_place(request)
+        for since, request in self._yields.ring(now):
+            self._queue_of(request).yield_place(request)
+            regains = since + self._models[request.model].slo
+            if self._may_regain(request, regains):
+                self._regains.set(regains, request)
+        for _, request in self._regains.ring(now):
+            self._queue_of(request).regain_place(request)
 
-    def _forget_rank_changes(self) -> None:
-        """Drop entries of requests that have moved on, once they are the most of all.
+    def _may_regain(self, request: Request, now: Nanos) -> bool:
+        """Whether the answer to a request that regains its order at ``now`` is worth something.
 
-        A due far in the future would otherwise keep its entry until then.
+        Else it would regain its order only to make feasible requests late in their turn.
         """
-        changes = self._rank_changes
-        if len(changes) > _FEW_RANK_CHANGES + 4 * len(self._live):
-            live = self._live
-            changes[:] = [c for c in changes if c[1] in live and live[c[1]].waits == c[2]]
-            heapify(changes)
+        return now + self._service_of(request) < request.expires
 
     def _wake_at(self, asked: Nanos | None) -> Nanos | None:
         """The earliest of the formation's wish, an expiry while waiting, and the end of a move."""
         if self._moves:
             asked = self._moves[0][0] if asked is None else min(asked, self._moves[0][0])
-        if not self._expiries:
+        expires = self._expiries.next()
+        if expires is None:
             return asked
-        expires = self._expiries[0][0]
         return expires if asked is None else min(asked, expires)
 
 

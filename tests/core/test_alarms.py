@@ -1,0 +1,56 @@
+"""Alarms ring for requests that still wait, and for nobody else."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.driving import request_of
+
+from takt.core.alarms import Alarms
+
+
+def test_an_alarm_rings_at_its_instant_for_who_still_waits() -> None:
+    alarms = Alarms()
+    early, late = request_of(1), request_of(2)
+    alarms.set(10, early)
+    alarms.set(20, late)
+
+    assert alarms.next() == 10
+    assert alarms.ring(9) == []
+    assert alarms.ring(10) == [(10, early)]
+    assert alarms.next() == 20
+
+
+def test_an_alarm_of_an_earlier_wait_rings_for_nobody() -> None:
+    alarms = Alarms()
+    request = request_of(1)
+    alarms.set(10, request)
+    request.wait += 2
+
+    assert alarms.next() is None
+    assert alarms.ring(10) == []
+
+
+def test_those_who_have_gone_take_no_memory_though_somebody_stays() -> None:
+    alarms = Alarms()
+    alarms.set(1, request_of(0))
+    for seq in range(1, 5_000):
+        gone = request_of(seq)
+        alarms.set(seq + 1, gone)
+        gone.wait += 1
+
+    assert len(alarms) < 600
+    assert alarms.next() == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=30), st.integers(0, 60))
+def test_the_earliest_rings_first(alarms_set: list[tuple[int, bool]], now: int) -> None:
+    alarms = Alarms()
+    expected: list[tuple[int, int]] = []
+    for seq, (instant, stays) in enumerate(alarms_set):
+        request = request_of(seq)
+        alarms.set(instant, request)
+        request.wait += not stays
+        if stays and instant <= now:
+            expected.append((instant, seq))
+
+    assert [(instant, request.seq) for instant, request in alarms.ring(now)] == sorted(expected)
+    assert all(instant > now for instant, _ in alarms.ring(100))
