@@ -21,6 +21,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from takt.errors import UsageError
 from takt.units import Nanos
@@ -47,8 +48,7 @@ STAGES = ("uplink", "queue", "prefix", "wait", "denoise", "reply")
 """The parts of a request's latency, in the order they happen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageTimes:
+class StageTimes(NamedTuple):
     """Where the time of one answered request went. Durations, so no two clocks are compared."""
 
     uplink: Nanos

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from takt.core.disciplines import Discipline
-from takt.core.launch import Lane, Launch
+from takt.core.launch import Lane, Launch, lane_of
 from takt.core.model import Model
 from takt.core.profile import CoRun, Profile, Work
 from takt.core.queue import Queue
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     def launch(self, share: int, *, device: int = 0) -> Launch:
         """Put the batch on the lane of its stage."""
         return Launch(
-            Lane(device, self.stage),
+            lane_of(device, self.stage),
             self.model.name,
             tuple([request.seq for request in self.requests]),
             self.size,

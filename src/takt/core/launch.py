@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from takt.core.profile import Work
 from takt.core.request import Stage
 from takt.units import Nanos
 
-__all__ = ["NOTHING", "Decision", "Lane", "Launch"]
+__all__ = ["NOTHING", "Decision", "Lane", "Launch", "lane_of"]
 
 
 class Lane(NamedTuple):
@@ -17,6 +18,12 @@ class Lane(NamedTuple):
     device: int
     """Number of the device within the worker's group."""
     stage: Stage
+
+
+@cache
+def lane_of(device: int, stage: Stage) -> Lane:
+    """The lane of ``stage``; there are few, and each is named at every start."""
+    return Lane(device, stage)
 
 
 class Launch(NamedTuple):

@@ -331,9 +331,13 @@ class CoRun(Generic[K]):
 
     def _respeed(self) -> None:
         self._is_next_known = False
-        alone = len(self._running) == 1
-        for key, run in self._running.items():
-            run.speed = FULL_SPEED if alone else self._speed_of(key, run.work)
+        running = self._running
+        if len(running) == 1:
+            for run in running.values():
+                run.speed = FULL_SPEED
+            return
+        for key, run in running.items():
+            run.speed = self._speed_of(key, run.work)
 
     def _speed_of(self, key: K, work: Work) -> int:
         """Speed of ``work`` beside everything else that runs."""

@@ -9,6 +9,7 @@ request can use; :mod:`takt.core.scheduler` moves requests between the ranks as 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from operator import itemgetter
 
 from takt.core.model import Model
 from takt.core.request import Request, Stage
@@ -16,6 +17,8 @@ from takt.errors import InvariantError
 from takt.units import Nanos
 
 __all__ = ["Entry", "Queue"]
+
+_SEQ = itemgetter(1)
 
 Entry = tuple[int, int, Request]
 """(order, seq, request): seq differs between requests, so two requests are never compared."""
@@ -58,8 +61,8 @@ class Queue:
         Raises:
             InvariantError: Others stand there.
         """
-        requests = [entry[2] for entry in self.head(len(seqs))]
-        if tuple([request.seq for request in requests]) != seqs:
+        entries = self.head(len(seqs))
+        if tuple(map(_SEQ, entries)) != seqs:
             raise InvariantError(
                 f"requests {seqs} are not the head of {self.model.name} {self.stage.name}"
             )
@@ -67,7 +70,7 @@ class Queue:
         del self.feasible[: len(seqs)]
         if num_hopeless > 0:
             del self.hopeless[:num_hopeless]
-        return requests
+        return [entry[2] for entry in entries]
 
     def yield_place(self, request: Request) -> None:
         """Move ``request`` behind all feasible requests."""

@@ -179,12 +179,16 @@ class Scheduler:
         self._pass(now)
         if self._moves:
             self._end_moves(now)
-        self._expire(now)
-        self._rerank(now)
-        launches, asked = self._start_proposed(now)
-        wake_at = self._wake_at(asked)
-        self._events.append(Decide(now, launches, wake_at))
-        return Decision(launches, wake_at)
+        if self._expiries.earliest <= now:
+            self._expire(now)
+        if self._yields.earliest <= now or self._regains.earliest <= now:
+            self._rerank(now)
+        proposed = self._start_proposed(now)
+        wake_at = self._wake_at(proposed.wake_at)
+        self._events.append(Decide(now, proposed.launches, wake_at))
+        if wake_at == proposed.wake_at:
+            return proposed
+        return Decision(proposed.launches, wake_at)
 
     def take_events(self) -> list[Event]:
         """Events since the last call, in order. A driver takes them after every decision."""
@@ -365,9 +369,7 @@ class Scheduler:
         if self._moves:
             asked = self._moves[0][0] if asked is None else min(asked, self._moves[0][0])
         expires = self._expiries.next()
-        if expires is None:
-            return asked
-        return expires if asked is None else min(asked, expires)
+        return expires if asked is None or (expires is not None and expires < asked) else asked
 
 
 def _submitted(request: Request, now: Nanos) -> Submit:

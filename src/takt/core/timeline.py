@@ -34,12 +34,11 @@ class Timeline:
     def __init__(self) -> None:
         # Arrival, then start and end of the prefix launch and of the denoise launch.
         self._instants: dict[int, list[Nanos]] = {}
-        self._running: dict[Lane, Launch] = {}
+        self._running: dict[Lane, tuple[Launch, Nanos]] = {}
         self.busy: dict[Lane, Nanos] = {}
         """Time each lane has spent on launches that ended."""
         self.rows: dict[Stage, list[int]] = {stage: [] for stage in Stage}
         """Rows of each launch that started, by stage."""
-        self._since: dict[Lane, Nanos] = {}
 
     def add(self, event: Event) -> Outcome | None:
         """Take in one event.
@@ -55,8 +54,9 @@ class Timeline:
         outcomes: list[Outcome] = []
         for event in events:
             if isinstance(event, Decide):
-                for launch in event.launches:
-                    self._start(launch, event.at)
+                at, launches, _ = event
+                for launch in launches:
+                    self._start(launch, at)
             elif isinstance(event, Ended):
                 outcomes.append(self._outcome(event))
             elif isinstance(event, Finish):
@@ -67,15 +67,15 @@ class Timeline:
 
     def _start(self, launch: Launch, at: Nanos) -> None:
         lane = launch.lane
-        self._running[lane] = launch
-        self._since[lane] = at
+        self._running[lane] = launch, at
         self.rows[lane.stage].append(len(launch.requests))
         self._mark(launch, at)
 
     def _finish(self, event: Finish) -> None:
-        _, lane, _ = event
-        self.busy[lane] = self.busy.get(lane, 0) + event.at - self._since[lane]
-        self._mark(self._running.pop(lane), event.at)
+        at, lane, _ = event
+        launch, since = self._running.pop(lane)
+        self.busy[lane] = self.busy.get(lane, 0) + at - since
+        self._mark(launch, at)
 
     def _mark(self, launch: Launch, at: Nanos) -> None:
         for seq in launch.requests:
@@ -84,8 +84,9 @@ class Timeline:
                 instants.append(at)
 
     def _outcome(self, event: Ended) -> Outcome:
-        instants = self._instants.pop(event.seq)
+        at, seq, phase = event
+        instants = self._instants.pop(seq)
         del instants[4:]  # a denoise loop in several launches is one span until the end
-        instants.append(event.at)
-        spans = [*map(sub, instants[1:], instants), 0, 0, 0, 0]
-        return Outcome(event.seq, event.phase, event.at, *spans[:4])
+        instants.append(at)
+        spans = [*map(sub, instants[1:], instants), 0, 0, 0]
+        return Outcome(seq, phase, at, *spans[:4])

@@ -10,6 +10,7 @@ ways) is taken off. Start reading at :func:`resolve_timing`.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from takt.errors import ConfigError, ObservationError
 from takt.units import Nanos, to_ms
@@ -36,8 +37,7 @@ class Declared:
     """Age at which the robot no longer executes an action, from taking the observation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(NamedTuple):
     """Instants of one request on the server's clock."""
 
     arrival: Nanos
@@ -84,7 +84,7 @@ def resolve_timing(
         expires = arrival + declared.max_action_age - allowance
     else:
         expires = max(due, arrival) + slo
-    return Timing(arrival=arrival, due=due, promise=promise, expires=expires, due_source=source)
+    return Timing(arrival, due, promise, expires, source)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,9 @@ Start reading at :meth:`_Loop.run`, then follow a request: ``_ask``, ``_arrive``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -266,7 +268,8 @@ class _Loop:
             self._tell(progress, 0)
         for robot in self._robots:
             self._ask_at(robot, robot.first_ask())
-        self._agenda.play()
+        with _collector_paused():
+            self._agenda.play()
         return self._report(*counts)
 
     def _tell(self, progress: Callable[[Nanos], None], now: Nanos) -> None:
@@ -358,17 +361,23 @@ class _Loop:
         )
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No search for reference cycles: a run makes none, and keeps all that it records."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _record(pending: _Pending, outcome: Outcome, downlink: Nanos) -> RequestRecord:
     """What the robot saw of one request."""
     served = outcome.phase is Phase.SERVED
-    stages = StageTimes(
-        uplink=pending.uplink,
-        queue=outcome.queue,
-        prefix=outcome.prefix,
-        wait=outcome.wait,
-        denoise=outcome.denoise,
-        reply=downlink,
-    )
+    _, _, _, queue, prefix, wait, denoise = outcome
+    stages = StageTimes(pending.uplink, queue, prefix, wait, denoise, downlink)
     return RequestRecord(
         robot=pending.robot.name,
         model=pending.robot.group.model,
