@@ -90,6 +90,21 @@ def test_draws_have_the_same_seeds_at_every_population() -> None:
     assert all(job.warm_up == 5 * SECOND for job in full)
 
 
+def test_a_picture_gets_populations_further_off_without_moving_the_knee() -> None:
+    knee = find_knee(Attained(40).run, Criterion(), around=(0.25, 0.5, 1.5, 2.0))
+
+    assert {10, 20, 60, 80} <= {it.population for it in knee.measured}
+    assert knee.robots == 40
+
+
+def test_the_draws_begin_with_the_seed_asked_for() -> None:
+    device = Attained(20)
+
+    find_knee(device.run, Criterion(first_seed=100))
+
+    assert {job.seed for job in device.jobs} <= set(range(100, 120))
+
+
 def test_the_bound_is_one_sided_and_the_published_criterion_takes_five_draws() -> None:
     attainments = [0.99, 0.97, 0.98, 0.99, 1.0, 0.5]
     measured = Measured(population=3, draws=tuple(Draw(a, a / 2, {}) for a in attainments))

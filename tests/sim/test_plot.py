@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from takt.errors import ConfigError, UsageError
+from takt.sim.knee import Draw, Measured
 from takt.sim.plot import CurvePoint, plot_attainment
 
 CURVE = [
@@ -35,10 +36,22 @@ def test_the_picture_names_what_it_shows(tmp_path: Path) -> None:
         "knee: 16 robots",
         "target 0.98",
         "95 % interval over seeds",
-        "all requests, mean",
+        "mean over seeds",
         "act",
         "pi0",
     } <= set(texts)
+
+
+def test_a_point_shows_each_model_where_there_are_several() -> None:
+    alone = Measured(population=4, draws=(Draw(0.9, 0.8, {"pi0": 0.9}), Draw(1.0, 1.0, {"pi0": 1})))
+    mixed = Measured(
+        population=4,
+        draws=(Draw(0.9, 0.8, {"act": 1.0, "pi0": 0.9}), Draw(1.0, 1.0, {"pi0": 1.0})),
+    )
+
+    assert CurvePoint.of(alone).mean == pytest.approx(0.95)
+    assert CurvePoint.of(alone).by_model == {}
+    assert CurvePoint.of(mixed).by_model == pytest.approx({"act": 1.0, "pi0": 0.95})
 
 
 def test_every_picture_says_that_it_is_simulated(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ import pytest
 from tests.sim.fleets import fleet_of, group_of, model_of, setup_of
 
 from takt.core.attainment import OUTCOMES, STAGES
-from takt.sim.capacity import Curve
 from takt.sim.fleet import Fleet
+from takt.sim.knee import Draw, Knee, Measured
 from takt.sim.loop import simulate
-from takt.sim.plot import CurvePoint
 from takt.sim.report import curve_report, report
 from takt.units import SECOND
 
@@ -131,20 +130,22 @@ def test_a_group_without_robots_is_listed_with_nothing_issued() -> None:
 
 
 def test_a_curve_is_reported_point_by_point_with_the_bound_that_judges_it() -> None:
-    point = CurvePoint(population=8, mean=0.991234, low=0.98, high=1.0024)
+    draws = tuple(Draw(attainment, 0.9, {}) for attainment in (0.98, 0.99, 1.0))
 
-    figures = curve_report(Curve(points=(point,), bounds=(0.9849,), target=0.98, knee=8))
+    figures = curve_report(Knee(target=0.9, measured=(Measured(population=8, draws=draws),)))
 
     assert figures == {
-        "target": 0.98,
+        "target": 0.9,
         "knee_robots": 8,
         "points": [
             {
                 "robots": 8,
-                "attainment": 0.99123,
-                "interval_low": 0.98,
-                "interval_high": 1.0024,
-                "bound": 0.9849,
+                "attainment": 0.99,
+                # Student's t with two degrees of freedom: 4.303 and 2.920, times 0.01 / sqrt(3).
+                "interval_low": 0.96516,
+                "interval_high": 1.01484,
+                "bound": 0.97314,
+                "draws": 3,
             }
         ],
     }

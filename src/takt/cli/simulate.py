@@ -19,16 +19,19 @@ from takt.cli.report_table import show_report
 from takt.core.trace import trace_lines
 from takt.errors import UsageError
 from takt.server.fleet_file import LEAST_SECONDS, MOST_SECONDS, FleetFile
-from takt.sim.capacity import Curve, Sweep, attainment_curve
 from takt.sim.fleet import Fleet
+from takt.sim.knee import Criterion, Knee, find_knee
 from takt.sim.loop import Run, simulate
-from takt.sim.plot import SUFFIXES, plot_attainment
+from takt.sim.plot import SUFFIXES, CurvePoint, plot_attainment
+from takt.sim.processes import processes
 from takt.sim.report import curve_report, report
 from takt.units import seconds, to_seconds
 
 __all__ = ["Simulate"]
 
 _FEWEST_SEEDS, _MOST_SEEDS = 2, 1_000  # one run has no spread
+_AROUND = (0.25, 0.5, 1.25, 1.5, 2.0)
+"""Populations that the plot shows beside those at the knee, as multiples of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +64,21 @@ class Simulate:
         file = FleetFile.read(self.fleet)
         fleet = file.fleet()
         seed = file.simulation.seed if self.seed is None else self.seed
-        sweep = Sweep(
+        criterion = Criterion(
+            target=self.target,
+            num_draws=self.seeds,
             duration=seconds(self.seconds or file.simulation.seconds),
             warm_up=seconds(file.simulation.warm_up_seconds),
-            seeds=tuple(range(seed, seed + self.seeds)),
-            target=self.target,
+            first_seed=seed,
         )
-        result = self._simulate(fleet, sweep)
+        result = self._simulate(fleet, criterion)
         figures = {"takt_version": __version__, **report(result)}
         if self.trace is not None:
             _write_traces(self.trace, fleet, result)
         if self.plot is not None:
-            curve = self._curve(fleet, sweep)
-            figures["curve"] = curve_report(curve)
-            self._draw(self.plot, curve, fleet)
+            knee = self._knee(fleet, criterion)
+            figures["curve"] = curve_report(knee)
+            self._draw(self.plot, knee, fleet)
         if self.json:
             print(json.dumps(figures, indent=2))
         else:
@@ -98,34 +102,40 @@ class Simulate:
         if self.plot is not None and find_spec("matplotlib") is None:
             raise UsageError("--plot needs matplotlib; install: pip install 'takt-serve[plot]'")
 
-    def _simulate(self, fleet: Fleet, sweep: Sweep) -> Run:
-        whole = to_seconds(sweep.warm_up + sweep.duration)
+    def _simulate(self, fleet: Fleet, criterion: Criterion) -> Run:
+        whole = to_seconds(criterion.warm_up + criterion.duration)
         with _status("simulating") as status:
             return simulate(
                 fleet,
-                duration=sweep.duration,
-                warm_up=sweep.warm_up,
-                seed=sweep.seeds[0],
+                duration=criterion.duration,
+                warm_up=criterion.warm_up,
+                seed=criterion.first_seed,
                 keep_events=self.trace is not None,
                 progress=lambda now: status.update(
                     f"simulated {to_seconds(now):.0f} of {whole:g} s"
                 ),
             )
 
-    def _curve(self, fleet: Fleet, sweep: Sweep) -> Curve:
-        with _status("simulating populations") as status:
-            return attainment_curve(
-                fleet, sweep, lambda n: status.update(f"simulated {n} robots, {self.seeds} seeds")
+    def _knee(self, fleet: Fleet, criterion: Criterion) -> Knee:
+        with processes() as pool, _status("simulating populations") as status:
+            return find_knee(
+                pool.runner(fleet),
+                criterion,
+                start=fleet.population,
+                around=_AROUND,
+                progress=lambda it: status.update(
+                    f"simulated {it.population} robots, {len(it.draws)} seeds"
+                ),
             )
 
-    def _draw(self, path: Path, curve: Curve, fleet: Fleet) -> None:
+    def _draw(self, path: Path, knee: Knee, fleet: Fleet) -> None:
         formations = sorted({setup.formation for setup in fleet.devices.values()})
         plot_attainment(
-            curve.points,
+            [CurvePoint.of(measured) for measured in knee.measured],
             path,
             target=self.target,
-            knee=curve.knee,
-            subtitle=f"{self.fleet.name}, {', '.join(formations)}, {self.seeds} seeds",
+            knee=knee.robots or None,
+            subtitle=f"{self.fleet.name}, {', '.join(formations)}, up to {self.seeds} seeds",
         )
         _say(f"wrote {path}")
 

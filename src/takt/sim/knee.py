@@ -50,8 +50,8 @@ __all__ = [
     "summed",
 ]
 
-MOST_ROBOTS = 1024
-"""Largest population looked at."""
+MOST_ROBOTS = 4096
+"""Largest population looked at. A fleet that still holds here has no knee to find."""
 EPOCHS = 5
 """Draws of the published criterion."""
 _LOOKS = (3, 5, 10)
@@ -73,6 +73,8 @@ class Criterion:
     """Traffic reported on per draw."""
     warm_up: Nanos = 5 * SECOND
     """Traffic before it."""
+    first_seed: int = 0
+    """Seed of the first draw; the others follow."""
 
     def __post_init__(self) -> None:
         if not 0 < self.target < 1:
@@ -187,6 +189,7 @@ def find_knee(
     *,
     start: int = 16,
     near: int | None = None,
+    around: Sequence[float] = (),
     progress: Callable[[Measured], None] = lambda _: None,
 ) -> Knee:
     """Find how many robots are carried.
@@ -196,10 +199,12 @@ def find_knee(
         criterion: When a population counts as carried.
         start: Where to begin to look.
         near: Where the knee seems to be, if :func:`bracket` has said so already.
+        around: Further populations to measure, as multiples of the knee: for a picture.
         progress: Told each population when it is decided.
     """
     search = _Search(run, criterion, progress)
     search.climb(max(bracket(run, criterion, start=start) if near is None else near, 1))
+    search.look_around(search.knee().robots, around)
     return search.knee()
 
 
@@ -227,7 +232,10 @@ def seems_to_hold(run: Runner, criterion: Criterion, population: int) -> bool:
     """Whether the mean over a few short draws reaches the target."""
     duration = min(_BRACKET_SECONDS * SECOND, criterion.duration)
     draws = run(
-        [Job(population, seed, duration, criterion.warm_up) for seed in range(_BRACKET_DRAWS)]
+        [
+            Job(population, criterion.first_seed + number, duration, criterion.warm_up)
+            for number in range(_BRACKET_DRAWS)
+        ]
     )
     return fmean(drawn.attainment for drawn in draws) >= criterion.target
 
@@ -288,6 +296,12 @@ class _Search:
             population += 1
         self._measure(population + 1, min(EPOCHS, self._criterion.num_draws))
 
+    def look_around(self, knee: int, multiples: Iterable[float]) -> None:
+        """Measure a few draws of populations further off."""
+        for multiple in multiples:
+            population = min(max(round(multiple * knee), 1), MOST_ROBOTS)
+            self._measure(population, min(EPOCHS, self._criterion.num_draws))
+
     def _fails(self, population: int) -> bool:
         """Whether ``population`` fails by both criteria."""
         it = self._measure(population, self._criterion.num_draws)
@@ -302,8 +316,13 @@ class _Search:
         draws: list[Draw] = []
         for look in (*(look for look in _LOOKS if look < num_draws), num_draws):
             jobs = [
-                Job(population, seed, self._criterion.duration, self._criterion.warm_up)
-                for seed in range(len(draws), look)
+                Job(
+                    population,
+                    self._criterion.first_seed + number,
+                    self._criterion.duration,
+                    self._criterion.warm_up,
+                )
+                for number in range(len(draws), look)
             ]
             draws += self._run(jobs)
             if Measured(population=population, draws=tuple(draws)).is_sure(self._criterion.target):

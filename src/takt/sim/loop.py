@@ -11,7 +11,7 @@ Start reading at :meth:`_Loop.run`, then follow a request: ``_ask``, ``_arrive``
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -362,7 +362,7 @@ class _Loop:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def _collector_paused() -> Generator[None]:
     """No search for reference cycles: a run makes none, and keeps all that it records."""
     was_enabled = gc.isenabled()
     gc.disable()

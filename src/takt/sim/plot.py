@@ -11,13 +11,17 @@ Start reading at :func:`plot_attainment`.
 # matplotlib's own stubs leave its keyword arguments untyped.
 # pyright: reportUnknownMemberType=false
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from takt.errors import ConfigError, UsageError
+from takt.sim.knee import Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +47,7 @@ class CurvePoint:
     population: int
     """Number of robots."""
     mean: float
-    """Mean SLO attainment, 0..1."""
+    """Mean SLO attainment, 0..1; of several models that of the one served worst."""
     low: float
     """Low end of the interval. It may lie below 0; the drawing stops there."""
     high: float
@@ -60,6 +64,23 @@ class CurvePoint:
         for name, share in {"mean": self.mean, **self.by_model}.items():
             if not 0 <= share <= 1:
                 raise UsageError(f"attainment of {name} must lie in [0, 1], got {share}")
+
+    @classmethod
+    def of(cls, measured: Measured) -> CurvePoint:
+        """What the draws of one population say; each model on its own where there are several."""
+        draws, interval = measured.draws, measured.interval
+        models = sorted({name for draw in draws for name in draw.by_model})
+        by_model = {
+            name: fmean(draw.by_model[name] for draw in draws if name in draw.by_model)
+            for name in models
+        }
+        return cls(
+            population=measured.population,
+            mean=interval.mean,
+            low=interval.low,
+            high=interval.high,
+            by_model=by_model if len(by_model) > 1 else {},
+        )
 
 
 def plot_attainment(
@@ -125,7 +146,7 @@ def _check(curve: Sequence[CurvePoint], *, target: float, knee: int | None) -> N
         raise UsageError(f"knee must be one of the populations {populations}, got {knee}")
 
 
-def _draw_models(axes: "Axes", curve: Sequence[CurvePoint]) -> None:
+def _draw_models(axes: Axes, curve: Sequence[CurvePoint]) -> None:
     names = sorted({name for point in curve for name in point.by_model})
     for index, name in enumerate(names):
         known = [point for point in curve if name in point.by_model]
@@ -141,7 +162,7 @@ def _draw_models(axes: "Axes", curve: Sequence[CurvePoint]) -> None:
         )
 
 
-def _draw_mean(axes: "Axes", curve: Sequence[CurvePoint], *, interval: str) -> None:
+def _draw_mean(axes: Axes, curve: Sequence[CurvePoint], *, interval: str) -> None:
     populations = [point.population for point in curve]
     low = [max(0.0, point.low) for point in curve]
     high = [min(1.0, point.high) for point in curve]
@@ -152,7 +173,7 @@ def _draw_mean(axes: "Axes", curve: Sequence[CurvePoint], *, interval: str) -> N
         marker="o",
         markersize=4.5,
         linewidth=2.0,
-        label="all requests, mean",
+        label="mean over seeds",
         zorder=3,
     )
     axes.fill_between(
@@ -160,13 +181,13 @@ def _draw_mean(axes: "Axes", curve: Sequence[CurvePoint], *, interval: str) -> N
     )
 
 
-def _draw_target(axes: "Axes", target: float) -> None:
+def _draw_target(axes: Axes, target: float) -> None:
     axes.axhline(
         target, color=_ALARM, linewidth=1.2, linestyle=(0, (5, 3)), label=f"target {target:g}"
     )
 
 
-def _draw_knee(axes: "Axes", curve: Sequence[CurvePoint], knee: int) -> None:
+def _draw_knee(axes: Axes, curve: Sequence[CurvePoint], knee: int) -> None:
     mean = next(point.mean for point in curve if point.population == knee)
     is_right = 2 * knee > curve[0].population + curve[-1].population
     axes.axvline(knee, color=_INK, linewidth=0.9, linestyle=(0, (1, 2)))
@@ -187,7 +208,7 @@ def _draw_knee(axes: "Axes", curve: Sequence[CurvePoint], knee: int) -> None:
     )
 
 
-def _dress(axes: "Axes", curve: Sequence[CurvePoint], *, target: float) -> None:
+def _dress(axes: Axes, curve: Sequence[CurvePoint], *, target: float) -> None:
     shown = [target, *(share for p in curve for share in (max(0.0, p.low), *p.by_model.values()))]
     room = max(0.02, 0.08 * (1 - min(shown)))
     axes.set_ylim(max(-0.02, min(shown) - room), 1 + 0.35 * room)
@@ -204,7 +225,7 @@ def _dress(axes: "Axes", curve: Sequence[CurvePoint], *, target: float) -> None:
     axes.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _head(axes: "Axes", *, title: str, subtitle: str) -> None:
+def _head(axes: Axes, *, title: str, subtitle: str) -> None:
     lines = textwrap.wrap(f"simulated: {subtitle}" if subtitle else "simulated", _SUBTITLE_WIDTH)
     axes.set_title(
         title, loc="left", color=_INK, fontsize=12.5, fontweight="bold", pad=10 + 12 * len(lines)
@@ -220,7 +241,7 @@ def _head(axes: "Axes", *, title: str, subtitle: str) -> None:
     )
 
 
-def _write(figure: "Figure", path: Path) -> None:
+def _write(figure: Figure, path: Path) -> None:
     # Both writers stamp the file otherwise: SVG with the date, PNG with the version.
     stamp = "Date" if path.suffix == ".svg" else "Software"
     try:

@@ -35,7 +35,7 @@ from statistics import fmean
 from takt.core.attainment import Attainment, Quantiles, RequestRecord, Summary, summarise
 from takt.core.request import Stage
 from takt.core.trace import Setup
-from takt.sim.capacity import Curve
+from takt.sim.knee import Knee
 from takt.sim.loop import DeviceRun, Run
 from takt.units import Nanos, to_ms, to_seconds
 
@@ -67,24 +67,26 @@ def report(run: Run) -> dict[str, object]:
     }
 
 
-def curve_report(curve: Curve) -> dict[str, object]:
-    """The figures of ``curve``: target, knee_robots (or null), and points.
+def curve_report(knee: Knee) -> dict[str, object]:
+    """The curve around ``knee``: target, knee_robots (or null), and points.
 
-    Each point has robots, attainment (the mean over seeds), interval_low and interval_high (95 %,
-    two-sided) and bound (what the mean exceeds with 95 % confidence; the knee is judged by it).
+    Each point has robots, attainment (the mean over draws, of the model served worst),
+    interval_low and interval_high (95 %, two-sided), bound (what the mean exceeds with 95 %
+    confidence; the knee is judged by it) and draws.
     """
     return {
-        "target": curve.target,
-        "knee_robots": curve.knee,
+        "target": knee.target,
+        "knee_robots": knee.robots or None,
         "points": [
             {
-                "robots": point.population,
-                "attainment": round(point.mean, 5),
-                "interval_low": round(point.low, 5),
-                "interval_high": round(point.high, 5),
-                "bound": round(bound, 5),
+                "robots": measured.population,
+                "attainment": round(measured.mean, 5),
+                "interval_low": round(measured.interval.low, 5),
+                "interval_high": round(measured.interval.high, 5),
+                "bound": round(measured.bound, 5),
+                "draws": len(measured.draws),
             }
-            for point, bound in zip(curve.points, curve.bounds, strict=True)
+            for measured in knee.measured
         ],
     }
 
