@@ -209,7 +209,7 @@ def test_a_connection_that_opens_while_closing_is_closed() -> None:
     assert opening.wait(PATIENCE_S)
     closer = threading.Thread(target=client.close)
     closer.start()
-    while not client._closing.is_set():
+    while not client._sender._closing.is_set():
         closer.join(0.001)
     go_on.set()
     closer.join(PATIENCE_S)

@@ -1,3 +1,5 @@
+from typing import NoReturn
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -245,3 +247,19 @@ def test_no_timestep_is_executed_twice_and_none_is_skipped(
         assert len(rig.under_way) <= 1
 
     assert rig.executed == list(range(len(rig.executed)))
+
+
+def test_a_merge_rule_that_raises_is_a_failure_that_is_counted() -> None:
+    def clumsy(*_: object) -> NoReturn:
+        raise ValueError("no such joint")
+
+    exchange = exchange_of(ManualClock(), merge_rule=clumsy)
+    served(exchange)
+    for _ in range(2):
+        exchange.next_action()
+
+    served(exchange)
+
+    status = exchange.status()
+    assert (status.failures, status.last_failure) == ({"merge": 1}, "no such joint")
+    assert (status.remaining, status.late, status.is_waiting) == (2, 0, False)

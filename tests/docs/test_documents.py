@@ -12,6 +12,9 @@ from tests.docs.command_page import sections
 
 from takt.cli.main import COMMANDS, main
 from takt.core.request import ALLOWED
+from takt.robot.contract import TABLE, Cause, State
+from takt.robot.contract_rules import ContractRules
+from takt.units import ms
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "takt"
@@ -209,6 +212,38 @@ def test_the_table_of_phases_is_that_of_the_core() -> None:
     drawn = {phase: set(filter(None, moves.split(", "))) for phase, _, moves in rows}
 
     assert drawn == {phase.name: {move.name for move in moves} for phase, moves in ALLOWED.items()}
+
+
+LATE_SERVER = ROOT / "docs" / "explanation" / "late-server.md"
+
+
+def test_the_moves_of_the_late_server_contract_are_those_of_the_code() -> None:
+    rows = table_after(LATE_SERVER, "## Every move")[2:]
+
+    drawn = {(before, cause): after for before, cause, after in rows}
+
+    assert len(drawn) == len(rows)
+    assert drawn == {
+        (before.name, cause.name): after.name for (before, cause), after in TABLE.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"), [("## States", State), ("What the causes mean:", Cause)]
+)
+def test_every_state_and_cause_of_the_contract_is_explained(
+    heading: str, names: type[State] | type[Cause]
+) -> None:
+    explained = [row[0] for row in table_after(LATE_SERVER, heading)[2:]]
+
+    assert explained == [member.name for member in names]
+
+
+def test_the_times_of_the_late_server_contract_are_the_defaults() -> None:
+    rows = table_after(LATE_SERVER, "## Times")[2:]
+    quoted = {name: ms(int(default.removesuffix(" ms"))) for name, default, _ in rows}
+
+    assert quoted == {name: getattr(ContractRules(), name) for name in quoted}
 
 
 RULES = {"yield, regain always": "regain_always", "yield, solo times": "solo_times"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from takt.errors import UsageError
-from takt.robot.action_queue import ActionQueue, TimedChunk
+from takt.robot.action_queue import ActionQueue, ChunkOrigin, Junction, TimedChunk
 
 
 def queue_of(*chunks: tuple[int, Sequence[object]]) -> ActionQueue[object]:
@@ -121,7 +121,10 @@ def test_a_chunk_of_any_length_costs_the_same() -> None:
 
 
 def test_another_merge_rule_sees_what_is_queued_and_what_arrived() -> None:
-    def first_wins(queued: TimedChunk[str], arrived: TimedChunk[str]) -> TimedChunk[str]:
+    def first_wins(
+        queued: TimedChunk[str], arrived: TimedChunk[str], next_timestep: int
+    ) -> TimedChunk[str]:
+        assert next_timestep == 1
         kept = [queued.actions[i] for i in range(len(queued.actions))]
         later = range(queued.end - arrived.first_timestep, len(arrived.actions))
         return TimedChunk(queued.first_timestep, kept + [arrived.actions[i] for i in later])
@@ -132,6 +135,131 @@ def test_another_merge_rule_sees_what_is_queued_and_what_arrived() -> None:
     queue.merge(1, "BCDEF")
 
     assert [queue.pop() for _ in range(5)] == ["b", "c", "d", "E", "F"]
+
+
+class Unreadable:
+    """Actions that nobody may look at."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int, /) -> object:
+        raise AssertionError(index)
+
+
+def test_without_anybody_who_looks_no_action_is_read() -> None:
+    queue: ActionQueue[object] = ActionQueue()
+
+    queue.merge(0, Unreadable(), ChunkOrigin(0, 0))
+    queue.advance(3)
+    queue.merge(2, Unreadable(), ChunkOrigin(1, 0))
+
+    assert (queue.next_timestep, queue.remaining) == (3, 9)
+
+
+def test_the_next_action_is_known_with_its_origin_before_it_is_executed() -> None:
+    queue: ActionQueue[str] = ActionQueue()
+    queue.merge(4, "abcd", ChunkOrigin(7, observed=100))
+    queue.advance(2)
+
+    action = queue.peek()
+
+    assert action is not None
+    assert (action.action, action.timestep, action.index) == ("c", 6, 2)
+    assert (action.first_timestep, action.origin) == (4, ChunkOrigin(7, 100))
+    assert (action.age(130), action.is_blended) == (30, False)
+    assert queue.pop() == "c"
+
+
+def test_an_action_of_unknown_origin_has_no_age() -> None:
+    queue = queue_of((0, "a"))
+
+    action = queue.peek()
+
+    assert action is not None
+    assert action.age(5) is None
+
+
+def test_there_is_nothing_to_see_in_an_empty_queue() -> None:
+    assert queue_of().peek() is None
+
+
+@pytest.mark.parametrize("chunk_id", [2, 3])
+def test_a_chunk_that_was_overtaken_or_came_twice_is_dropped(chunk_id: int) -> None:
+    queue: ActionQueue[str] = ActionQueue()
+    queue.merge(0, "abcd", ChunkOrigin(3, observed=10))
+
+    fresh = queue.merge(0, "ABCD", ChunkOrigin(chunk_id, observed=10))
+
+    assert (fresh, queue.overtaken, queue.pop()) == (0, 1, "a")
+
+
+def test_a_flush_drops_what_is_queued_and_keeps_the_timestep() -> None:
+    queue = queue_of((0, "abcd"))
+    queue.advance(2)
+
+    assert queue.flush("drop") == 2
+    assert (queue.remaining, queue.next_timestep, queue.pop()) == (0, 2, None)
+    assert queue.merge(0, "ABCD") == 2
+    assert queue.pop() == "C"
+
+
+def test_a_flush_of_a_queue_that_begins_later_does_not_skip() -> None:
+    queue = queue_of((10, "kl"))
+
+    queue.flush("drop")
+
+    assert queue.next_timestep == 0
+
+
+def test_after_a_cut_a_chunk_may_replace_the_queue_whatever_the_rule() -> None:
+    def never(queued: object, arrived: object, next_timestep: int) -> TimedChunk[str]:
+        raise AssertionError
+
+    queue: ActionQueue[str] = ActionQueue(never)
+    queue.merge(0, "abcd")
+
+    assert queue.flush("replace") == 0
+    assert queue.pop() == "a"
+    queue.merge(1, "BCD")
+    assert queue.pop() == "B"
+    with pytest.raises(AssertionError):
+        queue.merge(2, "CD")
+
+
+def test_a_flush_that_keeps_changes_nothing() -> None:
+    queue = queue_of((0, "ab"))
+
+    assert queue.flush("keep") == 0
+    assert queue.remaining == 2
+
+
+def test_a_rule_that_refuses_leaves_the_queue_as_it_was() -> None:
+    def refuse(queued: object, arrived: object, next_timestep: int) -> TimedChunk[str]:
+        raise UsageError("no")
+
+    queue: ActionQueue[str] = ActionQueue(refuse)
+    queue.merge(0, "abc")
+
+    with pytest.raises(UsageError):
+        queue.merge(0, "ABC")
+
+    assert [queue.pop(), queue.pop()] == ["a", "b"]
+
+
+def test_every_junction_is_told_with_the_action_executed_before_it() -> None:
+    junctions: list[Junction[str]] = []
+    queue: ActionQueue[str] = ActionQueue(on_splice=junctions.append)
+
+    queue.merge(0, "abcd")
+    queue.advance(2)
+    queue.merge(1, "BCD")
+    queue.merge(1, "xyz")  # nothing was executed in between
+    queue.advance(2)
+    queue.merge(4, "EF")
+
+    seen = [(j.timestep, j.executed, j.queued and j.queued.actions) for j in junctions]
+    assert seen == [(0, None, None), (2, "b", "abcd"), (2, "b", "BCD"), (4, "z", None)]
 
 
 @pytest.mark.parametrize("operation", ["merge", "advance"])

@@ -7,45 +7,20 @@ chunk that comes. When the server is slow the queue runs low, when it is gone th
 Start reading at :meth:`BackgroundClient.next_action`.
 """
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Protocol
 
-from takt.client.answer import ActionArray, Answer
+from takt.client.answer import ActionArray
 from takt.client.backoff import Backoff
-from takt.client.errors import ConnectionLostError
-from takt.client.exchange import Exchange, ExchangeStatus, Request
-from takt.errors import ConfigError, RefusedError, TaktError, UsageError
+from takt.client.exchange import Exchange, ExchangeStatus
+from takt.client.sender import AskingConnection, Sender
+from takt.errors import ConfigError
 from takt.robot.action_queue import MergeRule, latest_only
-from takt.robot.replanning import ThresholdRule
-from takt.units import SECOND, Nanos, to_seconds
+from takt.robot.replanning import ReplanningRule
+from takt.units import SECOND, Nanos
 
-__all__ = ["AskingConnection", "BackgroundClient"]
-
-log = logging.getLogger(__name__)
-
-_JOIN_TIMEOUT_S = 2.0
-
-
-class AskingConnection(Protocol):
-    """What is used of a :class:`~takt.client.connection.Connection`."""
-
-    def infer(
-        self,
-        observation: Mapping[str, object],
-        *,
-        due_in: Nanos | None = None,
-        expires_in: Nanos | None = None,
-    ) -> Answer:
-        """Ask and wait."""
-        ...
-
-    def close(self) -> None:
-        """End the connection."""
-        ...
+__all__ = ["BackgroundClient"]
 
 
 class BackgroundClient:
@@ -75,7 +50,7 @@ class BackgroundClient:
         connect: Callable[[], AskingConnection],
         *,
         control_hz: float,
-        rule: ThresholdRule | None = None,
+        rule: ReplanningRule | None = None,
         merge_rule: MergeRule[ActionArray] = latest_only,
         expires_after: Nanos | None = None,
         backoff: Backoff | None = None,
@@ -85,8 +60,6 @@ class BackgroundClient:
             raise ConfigError(f"control_hz must be positive, got {control_hz}")
         if expires_after is not None and expires_after <= 0:
             raise ConfigError(f"expires_after must be positive, got {expires_after} ns")
-        self._connect = connect
-        self._backoff = backoff or Backoff()
         self._exchange = Exchange(
             control_period=round(SECOND / control_hz),
             rule=rule,
@@ -94,11 +67,7 @@ class BackgroundClient:
             expires_after=expires_after,
             clock=clock,
         )
-        self._connection: AskingConnection | None = None
-        self._handover = threading.Lock()
-        self._closing = threading.Event()
-        # A daemon: a program that ends without closing must not hang in a connection attempt.
-        self._sender = threading.Thread(target=self._send, name="takt-client", daemon=True)
+        self._sender = Sender(self._exchange, connect, backoff or Backoff())
 
     def start(self) -> None:
         """Start the sender; it connects when the first observation is to be sent."""
@@ -133,7 +102,7 @@ class BackgroundClient:
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection. Its loss is noticed when something is sent."""
-        return self._connection is not None
+        return self._sender.is_connected
 
     def status(self) -> ExchangeStatus:
         """Queue, counts and failures at this instant."""
@@ -141,14 +110,7 @@ class BackgroundClient:
 
     def close(self) -> None:
         """End the connection and the sender. Queued actions can still be taken."""
-        self._closing.set()
-        self._exchange.close()
-        with self._handover:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-        if self._sender.is_alive():
-            self._sender.join(_JOIN_TIMEOUT_S)
+        self._sender.close()
 
     def __enter__(self) -> "BackgroundClient":
         self.start()
@@ -161,51 +123,3 @@ class BackgroundClient:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _send(self) -> None:
-        while (request := self._exchange.wait_for_request()) is not None:
-            wait = self._ask(request)
-            if wait:
-                self._closing.wait(to_seconds(wait))
-
-    def _ask(self, request: Request) -> Nanos:
-        """Ask once; returns how long to pause."""
-        try:
-            answer = self._connected().infer(
-                request.observation, due_in=request.due_in, expires_in=request.expires_in
-            )
-        except Exception as error:  # noqa: BLE001 - a dead sender would starve the robot for ever
-            return self._failed(request, error)
-        self._backoff.succeeded()
-        self._exchange.answered(request, answer)
-        return 0
-
-    def _connected(self) -> AskingConnection:
-        connection = self._connection
-        if connection is not None:
-            return connection
-        connection = self._connect()
-        with self._handover:
-            if not self._closing.is_set():
-                self._connection = connection
-                return connection
-        connection.close()
-        raise ConnectionLostError("this client was closed", code="closed")
-
-    def _failed(self, request: Request, error: Exception) -> Nanos:
-        # A refusal answers this very observation, and one that cannot be sent never can be.
-        # Whatever else went wrong says nothing of it, and may go better on a new connection.
-        is_final = isinstance(error, (RefusedError, UsageError))
-        if not is_final:
-            self._drop_connection()
-        if not isinstance(error, TaktError):
-            log.error("sending an observation failed", exc_info=error)
-        code = getattr(error, "code", type(error).__name__)
-        self._exchange.failed(request, code, str(error), send_again=not is_final)
-        return self._backoff.after_failure()
-
-    def _drop_connection(self) -> None:
-        with self._handover:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from takt.client.answer import ActionArray, Answer
-from takt.client.network_time import NetworkTime
 from takt.robot.action_queue import ActionQueue, MergeRule, latest_only
-from takt.robot.replanning import ThresholdRule, time_until_dry
+from takt.robot.replanning import Replanner, ReplanningRule, ThresholdRule
 from takt.units import Nanos
 
 __all__ = ["Exchange", "ExchangeStatus", "Request"]
@@ -59,7 +58,7 @@ class ExchangeStatus:
     """Chunks with nothing left to execute when they came, or older than ``expires_after``."""
     failures: Mapping[str, int]
     """How often sending or answering failed, by code; ``stale``: an observation waited longer
-    than ``expires_after`` and was not sent."""
+    than ``expires_after`` and was not sent; ``merge``: the merge rule refused a chunk."""
     last_failure: str | None
     """The newest failure in a sentence."""
     round_trip: Nanos | None
@@ -86,20 +85,18 @@ class Exchange:
         *,
         control_period: Nanos,
         clock: Callable[[], Nanos],
-        rule: ThresholdRule | None = None,
+        rule: ReplanningRule | None = None,
         merge_rule: MergeRule[ActionArray] = latest_only,
         expires_after: Nanos | None = None,
     ) -> None:
         self._control_period = control_period
-        self._rule = rule or ThresholdRule()
+        self._replanner = Replanner(rule or ThresholdRule(), control_period=control_period)
         self._expires_after = expires_after
         self._clock = clock
         self._queue: ActionQueue[ActionArray] = ActionQueue(merge_rule)
-        self._network = NetworkTime()
         self._changed = threading.Condition(threading.Lock())
         self._newest: tuple[Mapping[str, object], int, Nanos] | None = None
         self._next_tick = clock()
-        self._is_waiting = False
         self._closed = False
         self._sent = self._answered = self._late = 0
         self._failures: Counter[str] = Counter()
@@ -135,7 +132,7 @@ class Exchange:
         """How things stand."""
         with self._changed:
             return ExchangeStatus(
-                is_waiting=self._is_waiting,
+                is_waiting=self._replanner.is_waiting,
                 remaining=self._queue.remaining,
                 longest_chunk=self._queue.longest_chunk,
                 next_timestep=self._queue.next_timestep,
@@ -146,7 +143,7 @@ class Exchange:
                 failures=dict(self._failures),
                 last_failure=self._last_failure,
                 round_trip=self._round_trip,
-                network=self._network.estimate,
+                network=self._replanner.network.estimate or 0,
             )
 
     def close(self) -> None:
@@ -177,15 +174,14 @@ class Exchange:
     def answered(self, request: Request, answer: Answer) -> None:
         """Queue the chunk that came."""
         with self._changed:
-            self._is_waiting = False
+            now = self._clock()
             self._answered += 1
             self._round_trip = answer.round_trip
             network = answer.round_trip if answer.network is None else answer.network
-            self._network.add(network)
-            left = self._time_left(request.observed, self._clock())
+            self._replanner.answered(now, network=network)
+            left = self._time_left(request.observed, now)
             is_valid = left is None or left > 0
-            if not is_valid or not self._queue.merge(request.first_timestep, answer.actions):
-                self._late += 1
+            self._late += not is_valid or not self._merge(request, answer)
 
     def failed(self, request: Request, code: str, why: str, *, send_again: bool) -> None:
         """No chunk will come.
@@ -198,7 +194,7 @@ class Exchange:
                 was handed over.
         """
         with self._changed:
-            self._is_waiting = False
+            self._replanner.failed()
             self._fail(code, why)
             if send_again and self._newest is None:
                 self._newest = (request.observation, request.first_timestep, request.observed)
@@ -208,7 +204,15 @@ class Exchange:
             self._changed.notify_all()
 
     def _is_due(self) -> bool:
-        return not self._is_waiting and not self._closed and self._rule.is_due(self._queue)
+        return not self._closed and self._replanner.is_due(self._queue)
+
+    def _merge(self, request: Request, answer: Answer) -> bool:
+        """Queue a chunk; whether anything of it is left to execute."""
+        try:
+            return bool(self._queue.merge(request.first_timestep, answer.actions))
+        except Exception as error:  # noqa: BLE001 - a user's rule must not end the sender's thread
+            self._fail("merge", str(error))
+            return True
 
     def _take(self) -> Request | None:
         if self._newest is None or not self._is_due():
@@ -220,14 +224,13 @@ class Exchange:
         if expires_in is not None and expires_in <= 0:
             self._fail("stale", "an observation was older than expires_after and was not sent")
             return None
-        dry_at = max(self._next_tick, now) + time_until_dry(self._queue, self._control_period)
-        self._is_waiting = True
+        ask = self._replanner.ask(self._queue, now=now, next_tick=self._next_tick)
         self._sent += 1
         return Request(
             observation=observation,
             first_timestep=first_timestep,
             observed=observed,
-            due_in=dry_at - now - self._network.estimate,
+            due_in=ask.due_in,
             expires_in=expires_in,
         )
 
