@@ -54,9 +54,9 @@ class DoorGuest:
         """Greet."""
         self.connection.send(b"hello")
 
-    def on_message(self, data: bytes, arrival: int) -> None:
+    def on_message(self, data: memoryview, arrival: int) -> None:
         """Answer."""
-        self.kept = data
+        self.kept = bytes(data)
         self.connection.send(REPLY)
 
     def on_text(self) -> None:

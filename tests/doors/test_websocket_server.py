@@ -32,9 +32,9 @@ class Clumsy:
     def on_open(self) -> None:
         self.stumble("open")
 
-    def on_message(self, data: bytes, arrival: int) -> None:
+    def on_message(self, data: memoryview, arrival: int) -> None:
         self.stumble("message")
-        self.connection.send(data)
+        self.connection.send(bytes(data))
 
     def on_text(self) -> None:
         self.connection.send("text")

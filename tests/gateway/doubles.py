@@ -144,8 +144,7 @@ class Bench:
             GatewayConfig(
                 name="g",
                 workers=tuple(WorkerAddress(name=name, address=name) for name in names),
-                models=(ECHO,),
-                **{"num_slots": 8, **config},  # type: ignore[arg-type]
+                **{"models": (ECHO,), "num_slots": 8, **config},  # type: ignore[arg-type]
             ),
             on_event=lambda event, fields: self.events.append((event, dict(fields))),
             clock=lambda: self.now,

@@ -2,12 +2,17 @@
 
 import asyncio
 import contextlib
+import dataclasses
+import threading
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tests.gateway.doubles import Bench, FakeWorker, code_of, observe, run, settled
 
 from takt.errors import RefusedError
@@ -15,6 +20,10 @@ from takt.gateway.connection import GatewayConnection, GatewaySession
 from takt.gateway.gateway import Gateway
 from takt.gateway.request import Answer
 from takt.link.messages import Outcome
+from takt.policies.interface import Preprocessor
+from takt.schema.observation import Observation
+from takt.schema.row import RowHeader, RowRequest
+from takt.schema.spec import PolicySpec
 from takt.session.timing import Declared
 
 
@@ -389,6 +398,67 @@ def test_whatever_happens_every_request_ends_once_and_no_chunk_is_another_robots
                 assert answer.result().actions[0, 0] == value
         assert gateway.statistics()["slots_free"] == 3
         assert gateway.statistics()["under_way"] == 0
+        bench.close(gateway)
+
+    run(main)
+
+
+def test_a_lent_observation_that_has_to_wait_is_answered_as_it_was_when_it_came() -> None:
+    async def main() -> None:
+        bench = Bench(answers=False)
+        gateway = await bench.start(num_slots=1)
+        state = np.full(3, 5, np.float32)
+        lent = Observation(state=state)
+        first = session_of(gateway).infer("echo", lent, arrival=0, is_lent=True)
+        second = session_of(gateway).infer("echo", lent, arrival=0, is_lent=True)
+
+        state[:] = 99  # the lender uses its memory again
+        await settled()
+        worker = bench.workers["w0"]
+        worker.answers = True
+        worker.serve(worker.submits[0])
+
+        np.testing.assert_array_equal((await first).actions[0], [5, 5, 5])
+        np.testing.assert_array_equal((await second).actions[0], [5, 5, 5])
+        bench.close(gateway)
+
+    run(main)
+
+
+class GatedPreprocessor:
+    """Writes a row when it is let."""
+
+    def __init__(self, inner: Preprocessor) -> None:
+        self.gate = threading.Event()
+        self._inner = inner
+
+    @property
+    def spec(self) -> PolicySpec:
+        return self._inner.spec
+
+    def write(
+        self, observation: Observation, slot: Mapping[str, NDArray[Any]], request: RowRequest
+    ) -> RowHeader:
+        assert self.gate.wait(20)
+        return self._inner.write(observation, slot, request)
+
+
+def test_a_lent_observation_that_a_thread_prepares_is_prepared_as_it_was_when_it_came() -> None:
+    async def main() -> None:
+        bench = Bench()
+        gateway = await bench.start()
+        model = gateway._models["echo"]
+        gated = GatedPreprocessor(model.preprocessor)
+        gateway._models["echo"] = dataclasses.replace(model, is_light=False, preprocessor=gated)
+        state = np.full(3, 5, np.float32)
+        answer = session_of(gateway).infer(
+            "echo", Observation(state=state), arrival=0, is_lent=True
+        )
+
+        state[:] = 99
+        gated.gate.set()
+
+        np.testing.assert_array_equal((await answer).actions[0], [5, 5, 5])
         bench.close(gateway)
 
     run(main)

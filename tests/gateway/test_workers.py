@@ -15,9 +15,11 @@ from takt.link.arena import Arena, ArenaGeometry
 from takt.link.channel import Channel, PeerLostError
 from takt.link.ends import GatewayLink, WorkerLink
 from takt.link.messages import (
+    Cancel,
     ModelOffer,
     ModelReady,
     Outcome,
+    Progress,
     Reply,
     SlotRef,
     StageTimes,
@@ -27,6 +29,7 @@ from takt.link.messages import (
 from takt.schema.plain import to_plain
 from takt.units import SECOND
 
+REF = SlotRef(1, 0, 1)
 OFFER = ModelOffer(model="echo", state="ready", spec=to_plain(SPEC))
 
 
@@ -106,15 +109,15 @@ class Scene:
     def models_changed(self, peer: WorkerPeer) -> None:
         self.told.append("models")
 
-    def submit(self) -> None:
+    def submit(self, ref: SlotRef = REF) -> None:
         self.peer.submit(
             Submit(
-                ref=SlotRef(1, 0, 1),
+                ref=ref,
                 model="echo",
                 session="s",
                 sequence=0,
                 seed=0,
-                sent=0,
+                sent=self.now,
                 age=0,
                 due_in=0,
                 promise_in=0,
@@ -247,11 +250,12 @@ def test_a_worker_that_owes_nothing_may_be_silent() -> None:
             scene.peer.dial()
             await settled()
             scene.submit()
-            scene.peer.settle()
+            scene.workers[0].link.send(Reply(ref=REF, outcome=Outcome.BUSY))
+            await settled()
 
             scene.fire()
 
-            assert scene.told == ["models"]
+            assert scene.told == ["models", "Reply"]
             assert scene.timers == []
 
     run(main)
@@ -265,7 +269,8 @@ def test_patience_shrinks_as_soon_as_a_launch_has_been_timed() -> None:
             scene.submit()
             first = scene.timers[-1]
             times = StageTimes(prefix=2 * SECOND // 10, denoise=SECOND // 2)
-            reply = Reply(ref=SlotRef(1, 0, 1), outcome=Outcome.FAILED, times=times)
+            scene.submit(SlotRef(1, 1, 1))
+            reply = Reply(ref=REF, outcome=Outcome.FAILED, times=times)
             scene.workers[0].link.send(reply)
             await settled()
 
@@ -273,5 +278,69 @@ def test_patience_shrinks_as_soon_as_a_launch_has_been_timed() -> None:
             assert scene.timers[-1].delay == 2.5  # five launches
             scene.fire()
             assert scene.told[-2:] == ["hung 2", "lost 0"]
+
+    run(main)
+
+
+async def scene_with_a_timed_launch(scene: Scene) -> None:
+    """A worker whose launches take a tenth of a second and that owes nothing."""
+    scene.peer.dial()
+    await settled()
+    scene.submit()
+    times = StageTimes(prefix=SECOND // 10)
+    scene.workers[0].link.send(Reply(ref=REF, outcome=Outcome.FAILED, times=times))
+    await settled()
+    scene.timers.clear()
+    scene.peer._check = None
+
+
+def test_a_lane_that_is_stuck_shows_however_much_the_worker_talks() -> None:
+    async def main() -> None:
+        with Scene() as scene:
+            await scene_with_a_timed_launch(scene)
+            scene.submit()
+            scene.workers[0].link.send(
+                Progress(launches_started=1, launches_finished=0, running=(REF,))
+            )
+            await settled()
+            for step in range(3):
+                scene.now += SECOND * 3 // 10
+                scene.workers[0].link.send(Progress(launches_started=step, launches_finished=step))
+                await settled()
+            scene.now -= SECOND * 9 // 10
+
+            scene.fire()
+            scene.fire()  # it was to expire a nanosecond after it was sent
+
+            assert scene.told[-2:] == ["hung 1", "lost 0"]
+
+    run(main)
+
+
+def test_a_cancelled_request_is_owed_until_the_worker_lets_go_of_it() -> None:
+    async def main() -> None:
+        with Scene() as scene:
+            await scene_with_a_timed_launch(scene)
+            scene.submit()
+            scene.peer.cancel(Cancel(ref=REF))
+
+            scene.fire()
+
+            assert scene.told[-2:] == ["hung 1", "lost 0"]
+
+    run(main)
+
+
+def test_a_gateway_that_was_held_up_itself_accuses_nobody() -> None:
+    async def main() -> None:
+        with Scene() as scene:
+            await scene_with_a_timed_launch(scene)
+            scene.submit()
+            scene.now += 5 * SECOND
+
+            scene.fire()
+
+            assert "lost 0" not in scene.told
+            assert scene.timers[-1].delay == 1
 
     run(main)

@@ -24,15 +24,29 @@ def test_events_come_out_in_the_order_in_which_they_went_in() -> None:
     inbox.close()
 
 
-def test_the_descriptor_is_readable_while_something_waits() -> None:
+def test_a_post_of_the_thread_that_takes_wakes_nobody_and_can_be_seen() -> None:
     inbox: Inbox[int] = Inbox()
-    before = is_readable(inbox)
+    before = inbox.is_empty
+
     inbox.post(1)
-    during = is_readable(inbox)
 
-    inbox.take()
+    assert (before, inbox.is_empty, is_readable(inbox)) == (True, False, False)
+    assert inbox.take() == [1]
+    assert inbox.is_empty
+    inbox.close()
 
-    assert (before, during, is_readable(inbox)) == (False, True, False)
+
+def test_the_descriptor_is_readable_until_the_post_is_acknowledged() -> None:
+    inbox: Inbox[int] = Inbox()
+    thread = threading.Thread(target=inbox.post, args=(7,))
+    thread.start()
+    thread.join()
+    posted = is_readable(inbox)
+
+    inbox.acknowledge()
+
+    assert (posted, is_readable(inbox)) == (True, False)
+    assert inbox.take() == [7]
     inbox.close()
 
 
@@ -60,6 +74,7 @@ def test_no_event_is_lost_between_many_threads() -> None:
     for thread in threads:
         thread.start()
     while len(taken) < 800 and is_readable(inbox, timeout_ms=20_000):
+        inbox.acknowledge()
         taken += inbox.take()
     for thread in threads:
         thread.join()

@@ -10,28 +10,42 @@ import pytest
 from tests.core.driving import model_of
 
 from takt.core.launch import Lane, Launch
+from takt.core.profile import Work
 from takt.core.request import Stage
 from takt.errors import ConfigError
 from takt.policies.interface import Placement
 from takt.runtime.admission import open_row
-from takt.runtime.lanes import CpuLanes
+from takt.runtime.lanes import HAND_OVER, CpuLanes
 from takt.runtime.launches import Completed, Job
 from takt.runtime.models import LoadedModel
 from takt.testing.gateway import FakeGateway
 from takt.testing.network import FakeNetwork, fake_model
-from takt.units import SECOND
+from takt.units import SECOND, Nanos
 
 TIMEOUT_S = 20
 
 
 class Bench:
-    """Lanes whose completions land in a queue."""
+    """Lanes whose completions land in a queue, with the name of the thread that ran them."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, tick: Nanos | None = None) -> None:
         self.completed: Queue[Completed] = Queue()
-        self.lanes = CpuLanes(placement, self.completed.put)
+        self.threads: list[str] = []
+        if tick is None:
+            self.lanes = CpuLanes(placement, self.post)
+        else:
+            self.tick, self.now = tick, 0
+            self.lanes = CpuLanes(placement, self.post, clock=self.clock)
         self.model = fake_model(model_of())
         self.gateway = FakeGateway()
+
+    def post(self, completed: Completed) -> None:
+        self.threads.append(threading.current_thread().name)
+        self.completed.put(completed)
+
+    def clock(self) -> Nanos:
+        self.now += self.tick
+        return self.now
 
     @property
     def network(self) -> FakeNetwork:
@@ -150,3 +164,96 @@ def test_closing_cuts_a_waiting_launch_short_and_says_nothing_of_it(bench: Bench
 
     assert bench.completed.empty()
     assert "lane-prefix" not in [thread.name for thread in threading.enumerate()]
+
+
+HERE = threading.main_thread().name
+
+
+def measured(solo: Nanos) -> LoadedModel:
+    """A model whose prefix launch of one row was measured to take this long."""
+    model = model_of()
+    return fake_model(model, solo={Work(model.architecture, Stage.PREFIX, 0, 1, 1): solo})
+
+
+def runs_of(bench: Bench, model: LoadedModel, count: int) -> list[str]:
+    """Names of the threads that run the launches of a model, one after the other."""
+    before = len(bench.threads)
+    for _ in range(count):
+        bench.start(Stage.PREFIX, model=model)
+        bench.next()
+    return bench.threads[before:]
+
+
+@pytest.mark.parametrize(
+    ("solo", "thread"), [(HAND_OVER - 1, HERE), (HAND_OVER, "lane-prefix"), (None, "lane-prefix")]
+)
+def test_only_a_launch_known_to_be_brief_is_run_by_who_starts_it(
+    bench: Bench, solo: Nanos | None, thread: str
+) -> None:
+    model = fake_model(model_of()) if solo is None else measured(solo)
+
+    assert runs_of(bench, model, 1) == [thread]
+
+
+def test_a_launch_that_turns_out_to_be_long_goes_to_its_lane_and_comes_back_when_it_is_brief() -> (
+    None
+):
+    bench = Bench(Placement(kv_slots=4), tick=2 * HAND_OVER)
+    model = measured(HAND_OVER // 2)
+
+    growing = runs_of(bench, model, 12)
+    bench.tick = HAND_OVER // 4
+    shrinking = runs_of(bench, model, 24)
+    bench.lanes.close()
+
+    assert growing[0] == shrinking[-1] == HERE
+    assert growing[-1] == shrinking[0] == "lane-prefix"
+
+
+def test_one_slow_run_of_a_brief_launch_changes_nothing() -> None:
+    bench = Bench(Placement(kv_slots=4), tick=HAND_OVER // 4)
+    model = measured(HAND_OVER // 4)
+    bench.tick = 4 * HAND_OVER
+    runs_of(bench, model, 1)
+    bench.tick = HAND_OVER // 4
+
+    after = runs_of(bench, model, 1)
+    bench.lanes.close()
+
+    assert after == [HERE]
+
+
+def test_a_brief_launch_waits_for_what_runs_in_its_lane(bench: Bench) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def occupy() -> None:
+        entered.set()
+        leave.wait(TIMEOUT_S)
+
+    thread = threading.Thread(target=bench.lanes.call, args=(Stage.PREFIX, occupy))
+    thread.start()
+    entered.wait(TIMEOUT_S)
+    bench.start(Stage.PREFIX, model=measured(1))
+    is_first = bench.completed.empty()
+    leave.set()
+    bench.next()
+    thread.join(TIMEOUT_S)
+
+    assert is_first
+    assert bench.threads == ["lane-prefix"]
+
+
+def test_a_brief_launch_of_the_other_stage_does_not_wait(bench: Bench) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    thread = threading.Thread(
+        target=bench.lanes.call,
+        args=(Stage.DENOISE, lambda: (entered.set(), leave.wait(TIMEOUT_S))),
+    )
+    thread.start()
+    entered.wait(TIMEOUT_S)
+
+    ran = runs_of(bench, measured(1), 1)
+    leave.set()
+    thread.join(TIMEOUT_S)
+
+    assert ran == [HERE]

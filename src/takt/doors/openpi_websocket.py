@@ -28,13 +28,18 @@ from picows import WSCloseCode
 from takt import __version__
 from takt.doors.access import Access, check_exposure
 from takt.doors.http_request import HttpError, HttpRequest
+from takt.doors.limits import door_limits
 from takt.doors.openpi_keys import read_observation
+from takt.doors.openpi_repeats import RepeatReader
+from takt.doors.openpi_replies import encode_chunk_reply
 from takt.doors.websocket_server import WebSocketConnection, WebSocketLimits, WebSocketServer
 from takt.errors import RefusedError, WireError
 from takt.gateway.connection import GatewayConnection, GatewaySession
 from takt.gateway.gateway import Gateway
 from takt.gateway.request import Answer
+from takt.schema.observation import Observation
 from takt.schema.plain import to_plain
+from takt.schema.spec import PolicySpec
 from takt.session.timing import Declared
 from takt.units import Nanos, to_ms
 from takt.wire.limits import Limits
@@ -44,7 +49,6 @@ from takt.wire.openpi import (
     chunk_reply,
     decode_observation,
     encode_metadata,
-    encode_reply,
 )
 from takt.wire.openpi_errors import encode_error
 from takt.wire.openpi_options import OPTIONS_KEY, RequestOptions, error_form_of, split_options
@@ -69,7 +73,7 @@ class OpenpiDoor:
     Args:
         gateway: Whose models.
         token: What clients must present; None: nothing, which only loopback allows.
-        limits: What one message may hold.
+        limits: What one message may hold; None: derived from the model of its connection.
         websocket: What connections may do; its message limit is that of ``limits``.
         clock: Monotonic, in nanoseconds; the gateway's.
 
@@ -86,19 +90,19 @@ class OpenpiDoor:
         websocket: WebSocketLimits | None = None,
         clock: Callable[[], Nanos] = time.monotonic_ns,
     ) -> None:
-        self.limits = limits if limits is not None else Limits()
+        self.limits = limits
         self.gateway = gateway
         self.clock = clock
         self.counters: Counter[str] = Counter()
         """Connections, messages, and messages refused before they reached the gateway by code."""
         self._token = token
         self._access = Access(token)
-        self._greetings: dict[str, bytes] = {}
+        self._greetings: dict[str, tuple[PolicySpec, bytes]] = {}
         self._server = WebSocketServer(
             self,
             websocket
             if websocket is not None
-            else WebSocketLimits(max_message_bytes=self.limits.max_message_bytes),
+            else WebSocketLimits(max_message_bytes=(limits or Limits()).max_message_bytes),
             clock,
         )
 
@@ -170,7 +174,8 @@ class OpenpiDoor:
             RefusedError: There is no such model.
         """
         spec = self.gateway.spec(model)
-        if model not in self._greetings:
+        known = self._greetings.get(model)
+        if known is None or known[0] is not spec:  # a model may give way to another of its name
             card = {
                 "version": __version__,
                 "model": model,
@@ -178,8 +183,8 @@ class OpenpiDoor:
                 "slo_ms": to_ms(self.gateway.slo(model)),
                 "spec": to_plain(spec),
             }
-            self._greetings[model] = encode_metadata({OPTIONS_KEY: card})
-        return self._greetings[model]
+            known = self._greetings[model] = spec, encode_metadata({OPTIONS_KEY: card})
+        return known[1]
 
     def _ready(self) -> tuple[HTTPStatus, str]:
         unready = {
@@ -224,7 +229,11 @@ class _Robot:
         self._robot = request.query.get("robot") or None
         self._run = request.query.get("session") or None
         self._greeting = door.greeting(self._model)
+        allowed = door_limits([door.gateway.spec(self._model)])
+        self._limits = allowed.message if door.limits is None else door.limits
+        self._rate = allowed.request_rate(door.clock())
         self._exchanges: deque[_Exchange] = deque()
+        self._repeats = RepeatReader()
         self._previous_total: Nanos | None = None
         self._sessions: dict[str | None, GatewaySession] = {}
         self._link: GatewayConnection | None = None
@@ -241,7 +250,7 @@ class _Robot:
         else:
             self._connection.send(self._greeting)
 
-    def on_message(self, data: bytes, arrival: Nanos) -> None:
+    def on_message(self, data: memoryview, arrival: Nanos) -> None:
         """An observation came."""
         self._door.counters["messages"] += 1
         exchange = _Exchange(arrival)
@@ -271,23 +280,35 @@ class _Robot:
 
     # Requests
 
-    def _ask(self, exchange: _Exchange, data: bytes) -> None:
-        message = decode_observation(data, self._door.limits)
-        exchange.dialect = message.dialect
-        exchange.options = RequestOptions(error_form=error_form_of(message.values))
-        values, options = split_options(message.values)
-        exchange.options = options
+    def _ask(self, exchange: _Exchange, data: memoryview) -> None:
+        self._rate.charge(exchange.arrival)
+        observation = self._read(exchange, data)
+        options = exchange.options
         session = self._session(options.robot or self._robot)
-        spec = self._gateway.spec(self._model)
         answer = session.infer(
             self._model,
-            read_observation(values, spec.observation),
+            observation,
             arrival=exchange.arrival,
             declared=Declared(due_in=options.due_in, max_action_age=options.expires_in),
             run=options.session or self._run,
             sequence=options.sequence,
+            is_lent=True,
         )
         answer.add_done_callback(lambda done: self._on_answer(exchange, done))
+
+    def _read(self, exchange: _Exchange, data: memoryview) -> Observation:
+        """The observation of a message; how to answer it is noted as soon as it is known."""
+        repeated = self._repeats.read(data)
+        if repeated is not None:
+            exchange.dialect, exchange.options, observation = repeated
+            return observation
+        message = decode_observation(data, self._limits)
+        exchange.dialect = message.dialect
+        exchange.options = RequestOptions(error_form=error_form_of(message.values))
+        values, exchange.options = split_options(message.values)
+        observation = read_observation(values, self._gateway.spec(self._model).observation)
+        self._repeats.remember(data, message, exchange.options, observation)
+        return observation
 
     def _session(self, robot: str | None) -> GatewaySession:
         session = self._sessions.get(robot)
@@ -337,7 +358,7 @@ class _Robot:
             stages=answer.stages,
         )
         values = chunk_reply(answer.actions, timing=timing, options=exchange.options)
-        return encode_reply(values, exchange.dialect)
+        return encode_chunk_reply(values, exchange.dialect)
 
     def _on_displaced(self, robot: str | None) -> None:
         """A robot of this connection has connected elsewhere."""

@@ -45,6 +45,8 @@ _picows_log = logging.getLogger(f"{__name__}.picows")
 _picows_log.setLevel(logging.CRITICAL)
 
 _BACKLOG = 512
+_VERSION = "13"
+"""The only version of the protocol that was ever more than a draft."""
 _MAX_REASON_BYTES = 123
 """A close frame holds no longer reason."""
 
@@ -81,8 +83,13 @@ class Guest(Protocol):
         """The connection is open: greet."""
         ...
 
-    def on_message(self, data: bytes, arrival: Nanos) -> None:
-        """A binary message came."""
+    def on_message(self, data: memoryview, arrival: Nanos) -> None:
+        """A binary message came.
+
+        Args:
+            data: The message, in memory that is used again after this call: copy what is kept.
+            arrival: When its last byte was read.
+        """
         ...
 
     def on_text(self) -> None:
@@ -203,6 +210,12 @@ class WebSocketServer:
                 "wire: expected a WebSocket client, such as openpi-client",
                 {"Upgrade": "websocket"},
             )
+        if request.headers.get("sec-websocket-version", "").strip() != _VERSION:
+            raise HttpError(
+                HTTPStatus.UPGRADE_REQUIRED,
+                f"wire: expected version {_VERSION} of the WebSocket protocol",
+                {"Upgrade": "websocket", "Sec-WebSocket-Version": _VERSION},
+            )
         if len(self.connections) >= self.limits.max_connections:
             raise HttpError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -292,7 +305,7 @@ class WebSocketConnection(WSListener):
         self._server.forget(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A frame came; its bytes are picows's own and are copied here."""
+        """A frame came; its bytes are picows's own and good during this call only."""
         if frame.msg_type is WSMsgType.CLOSE:
             self._on_close(transport, frame)
         elif not self._is_closing and frame.msg_type is not WSMsgType.PONG:
@@ -331,14 +344,12 @@ class WebSocketConnection(WSListener):
         self._check(frame)
         kind = self._kind
         if frame.fin and not self._fragments:
-            self._finish(
-                kind, b"" if kind is WSMsgType.TEXT else frame.get_payload_as_bytes(), arrival
-            )
+            self._finish(kind, frame.get_payload_as_memoryview(), arrival)
             return
         if kind is WSMsgType.BINARY:
             self._fragments += frame.get_payload_as_memoryview()
         if frame.fin:
-            self._finish(kind, bytes(self._fragments), arrival)
+            self._finish(kind, memoryview(bytes(self._fragments)), arrival)
 
     def _check(self, frame: WSFrame) -> None:
         """Refuse what cannot follow.
@@ -361,7 +372,7 @@ class WebSocketConnection(WSListener):
                 f" limit is {self._limits.max_message_bytes}",
             )
 
-    def _finish(self, kind: WSMsgType | None, data: bytes, arrival: Nanos) -> None:
+    def _finish(self, kind: WSMsgType | None, data: memoryview, arrival: Nanos) -> None:
         self._kind, self._fragments, self._num_bytes = None, bytearray(), 0
         if kind is WSMsgType.TEXT:
             self.guest.on_text()

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from takt.errors import ConfigError
+from takt.link.address import LinkAddress
 from takt.schema.serving import ServedModel
 
 __all__ = ["GatewayConfig", "WorkerAddress"]
@@ -21,7 +22,10 @@ class WorkerAddress:
     name: str
     """Name of the worker in logs and events."""
     address: str
-    """Its link address."""
+    """Its link address, see :class:`~takt.link.address.LinkAddress`."""
+
+    def __post_init__(self) -> None:
+        LinkAddress.parse(self.address).on_this_host()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,9 @@ class GatewayConfig:
     num_slots: int = 64
     """Observations that can be on their way through workers at once. Each takes shared memory for
     the largest row of any model; without a free slot the newest observation of a session waits."""
+    reserved_row_bytes: int = 0
+    """Size of a slot beyond what the models need that are served from the start: a model that is
+    added later must fit into it."""
     network_allowance_ms: float = 0.0
     """What the network of a client that does not measure it takes, both ways."""
     second_connection: Literal["take_over", "refuse"] = "take_over"
@@ -54,9 +61,10 @@ class GatewayConfig:
     """Robots at once that one connection may speak for."""
     seed: int = 0
     """Seed of the noise that flow policies start from."""
-    hang_ms: float = 5000.0
-    """A worker that owes answers and says nothing for this long, and for five times its longest
-    launch, counts as hung. Shorter finds a hung worker sooner and takes a busy host for one."""
+    hang_ms: float = 1000.0
+    """A worker that owes answers and makes no progress for this long, and for five times its
+    longest launch, counts as hung. Shorter finds a hung worker sooner and takes a busy host for
+    one."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -78,6 +86,10 @@ class GatewayConfig:
         ):
             if getattr(self, field) < 1:
                 raise ConfigError(f"{field} must be at least 1, got {getattr(self, field)}")
+        if self.reserved_row_bytes < 0:
+            raise ConfigError(
+                f"reserved_row_bytes must not be negative, got {self.reserved_row_bytes}"
+            )
         if not self.hang_ms > 0:
             raise ConfigError(f"hang_ms must be positive, got {self.hang_ms}")
 

@@ -103,12 +103,14 @@ class GatewaySession:
         sequence: int | None = None,
         horizon: int | None = None,
         chunking: Chunking | None = None,
+        is_lent: bool = False,
     ) -> asyncio.Future[Answer]:
         """Ask for an action chunk.
 
         Args:
             model: Which model.
-            observation: What the robot saw; its arrays must not change until the answer.
+            observation: What the robot saw; its arrays must not change until the answer, unless
+                it is lent.
             arrival: When the last byte of the request was read.
             declared: What the robot said about its own time.
             inferred_due: The door's estimate of when the robot's queue runs dry.
@@ -116,6 +118,8 @@ class GatewaySession:
             sequence: Number of the observation in that run; None: counted by the session.
             horizon: Steps wanted; None: what the policy declares.
             chunking: The chunk being executed.
+            is_lent: The observation's arrays are good during this call only. What is read later,
+                because it has to wait or has images to prepare, is copied.
 
         Returns:
             A future with the answer. It fails with a :class:`~takt.errors.RefusedError`; it is
@@ -134,5 +138,6 @@ class GatewaySession:
             sequence=sequence,
             horizon=horizon,
             chunking=chunking,
+            is_lent=is_lent,
         )
         return self._host.accept(self._session, observation, wanted)

@@ -144,6 +144,13 @@ class Dispatcher:
         """Messages of workers that fitted no request."""
         return self._slots.dropped
 
+    def serves(self, model: str) -> bool:
+        """Whether some worker serves ``model`` now."""
+        for peer in self._peers:  # noqa: SIM110 - a generator costs more than the work
+            if peer.serves(model):
+                return True
+        return False
+
     def readiness(self, model: str) -> Readiness:
         """Whether some worker serves ``model``, and else the most hopeful reason."""
         found = [peer.readiness(model) for peer in self._peers]
@@ -231,8 +238,10 @@ class Dispatcher:
                 "model_failed",
                 {"model": model, "worker": peer.name, "reason": reason},
             )
-        if all(self.readiness(name).state == "ready" for name in self._models):
-            self._say_once("ready", "ready", {"models": [*self._models]})
+        states = {name: self.readiness(name).state for name in self._models}
+        served = [name for name, state in states.items() if state == "ready"]
+        if served and all(state in ("ready", "failed") for state in states.values()):
+            self._say_once("ready", "ready", {"models": served})
 
     def _replied(self, peer: WorkerPeer, reply: Reply) -> None:
         request = self._slots.reply(

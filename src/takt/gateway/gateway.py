@@ -17,11 +17,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from takt.errors import RefusedError
+from takt.errors import ConfigError, RefusedError
 from takt.gateway.config import GatewayConfig
 from takt.gateway.connection import GatewayConnection
 from takt.gateway.dispatch import Dispatcher, EventSink, not_served
-from takt.gateway.models import GatewayModel, Readiness, open_models
+from takt.gateway.expiries import Expiries
+from takt.gateway.models import GatewayModel, Readiness, open_each
 from takt.gateway.request import Answer, GatewayRequest, Wanted
 from takt.gateway.rows import RowWriter
 from takt.link.arena import Arena, ArenaGeometry
@@ -33,9 +34,13 @@ from takt.schema.spec import PolicySpec
 from takt.session.session import Pending, Session, SessionRules
 from takt.session.table import Closed, SecondConnection, SessionTable
 from takt.session.timing import resolve_timing
-from takt.units import Nanos, ms
+from takt.units import Nanos, ms, to_ms
 
 __all__ = ["Gateway"]
+
+
+_SLOT_UNIT = 64
+"""A slot's bytes are a multiple of it."""
 
 
 def _ignore(_: str, __: Mapping[str, object]) -> None:
@@ -71,7 +76,8 @@ class Gateway:
         self.counters: Counter[str] = Counter()
         """Requests accepted, served, cancelled, and refused by code, since the start."""
         self.clock = clock
-        self._models = open_models(config.models)
+        self._on_event = on_event
+        self._models, self._unopened = open_each(config.models)
         self._sessions: SessionTable[GatewayRequest] = SessionTable(
             rules=SessionRules(supersede=config.supersede),
             second_connection=SecondConnection(config.second_connection),
@@ -95,6 +101,7 @@ class Gateway:
             on_written=self._row_written,
             loop=loop,
         )
+        self._expiries = Expiries(loop, clock, self._expire)
         self._dispatcher = Dispatcher(
             workers=config.workers,
             models=self._models,
@@ -117,8 +124,8 @@ class Gateway:
     @property
     def models(self) -> tuple[str, ...]:
         """Names of the models, the default first."""
-        default = self.config.default
-        return (default, *(name for name in self._models if name != default))
+        default, known = self.config.default, [*self._models, *self._unopened]
+        return (default, *(name for name in known if name != default))
 
     def spec(self, model: str) -> PolicySpec:
         """The card of a model.
@@ -142,6 +149,8 @@ class Gateway:
         Raises:
             RefusedError: There is no such model (``unknown_model``).
         """
+        if model in self._unopened:
+            return Readiness(state="failed", reason=self._unopened[model])
         return self._dispatcher.readiness(self._model(model).name)
 
     @property
@@ -177,7 +186,37 @@ class Gateway:
 
     def start(self) -> None:
         """Dial the workers."""
+        for model, reason in self._unopened.items():
+            self._on_event("model_failed", {"model": model, "reason": reason})
         self._dispatcher.start()
+
+    def add_model(self, model: GatewayModel) -> None:
+        """Let robots ask for one more model, as soon as a worker serves it.
+
+        Raises:
+            ConfigError: Its name is taken, or its rows are too large for the slots.
+        """
+        if model.name in self._models:
+            raise ConfigError(f"there is a model {model.name!r}; unload it first")
+        most = self._arena.geometry.slot_bytes
+        if model.layout.slot_bytes > most:
+            raise ConfigError(
+                f"a row of {model.name!r} takes {model.layout.slot_bytes} bytes, a slot has {most};"
+                " start the server with this model, or with a larger reserved_row_bytes"
+            )
+        self._unopened.pop(model.name, None)
+        self._models[model.name] = model
+
+    def remove_model(self, name: str) -> None:
+        """Let robots ask for a model no longer; what is under way is answered.
+
+        Raises:
+            ConfigError: It is the default.
+        """
+        if name == self.config.default:
+            raise ConfigError(f"model {name!r} is what robots get that name none")
+        self._models.pop(name, None)
+        self._unopened.pop(name, None)
 
     async def drain(self, reason: str) -> None:
         """Take no new requests and wait for those under way."""
@@ -189,6 +228,7 @@ class Gateway:
         """Cancel what is under way and let go of everything."""
         for connection in [*self._connections.values()]:
             connection.close()
+        self._expiries.close()
         self._dispatcher.close()
         self._rows.close()
         self._arena.close()
@@ -242,10 +282,11 @@ class Gateway:
             allowance=session.allowance.value,
             inferred_due=wanted.inferred_due,
         )
+        is_read_now = model.is_light  # a thread reads it after this call
         request = GatewayRequest(
             session=session,
             model=model,
-            observation=observation,
+            observation=observation if is_read_now or not wanted.is_lent else observation.owned(),
             wanted=wanted,
             timing=timing,
             answer=asyncio.get_running_loop().create_future(),
@@ -261,10 +302,15 @@ class Gateway:
         if offered.superseded is not None:
             self._supersede(offered.superseded.item)
         self._start_one_of(session)
+        if is_read_now and wanted.is_lent and request.observation is not None:
+            request.observation = request.observation.owned()  # it has to wait
         return request.answer
 
     def _model(self, name: str) -> GatewayModel:
         model = self._models.get(name)
+        if name in self._unopened:
+            self.counters["refused.failed"] += 1
+            raise not_served(name, self.readiness(name))
         if model is None:
             self.counters["refused.unknown_model"] += 1
             raise RefusedError(
@@ -279,10 +325,8 @@ class Gateway:
             error = RefusedError(
                 f"the server takes no new requests: {self._drain_reason}", code="draining"
             )
-        else:
-            readiness = self._dispatcher.readiness(model.name)
-            if readiness.state != "ready":
-                error = not_served(model.name, readiness)
+        elif not self._dispatcher.serves(model.name):
+            error = not_served(model.name, self._dispatcher.readiness(model.name))
         if error is not None:
             self.counters[f"refused.{error.code}"] += 1
             raise error
@@ -292,6 +336,7 @@ class Gateway:
         self._num_open += 1
         self._idle.clear()
         request.answer.add_done_callback(lambda answer: self._answered(request, answer))
+        self._expiries.add(request)
 
     def _answered(self, request: GatewayRequest, answer: asyncio.Future[Answer]) -> None:
         self._num_open -= 1
@@ -310,6 +355,13 @@ class Gateway:
             request.is_settled = True
             request.session.settle(request.sequence)
             self._dispatcher.cancel(request)
+
+    def _expire(self, request: GatewayRequest) -> None:
+        """Nobody has answered in time."""
+        waited = to_ms(self.clock() - request.timing.arrival)
+        at = f"; worker {request.peer.name} has not come to it" if request.peer is not None else ""
+        self._forsake(request)
+        self._answer(request, RefusedError(f"expired after {waited:.1f} ms{at}", code="expired"))
 
     def _supersede(self, request: GatewayRequest) -> None:
         request.is_settled = True
@@ -388,4 +440,5 @@ class Gateway:
 
     def _geometry(self, num_slots: int) -> ArenaGeometry:
         largest = max(model.layout.slot_bytes for model in self._models.values())
-        return ArenaGeometry(num_slots=num_slots, slot_bytes=largest)
+        reserved = -(-self.config.reserved_row_bytes // _SLOT_UNIT) * _SLOT_UNIT
+        return ArenaGeometry(num_slots=num_slots, slot_bytes=max(largest, reserved))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from takt.errors import ConfigError
 from takt.link.layout import SlotLayout
 from takt.link.messages import ModelOffer
 from takt.policies.catalog import open_policy
@@ -15,7 +16,15 @@ from takt.schema.serving import ServedModel
 from takt.schema.spec import PolicySpec
 from takt.units import Nanos, ms
 
-__all__ = ["GatewayModel", "ModelState", "Readiness", "open_models", "why_unfit"]
+__all__ = [
+    "GatewayModel",
+    "ModelState",
+    "Readiness",
+    "open_each",
+    "open_model",
+    "open_models",
+    "why_unfit",
+]
 
 ModelState: TypeAlias = Literal["loading", "ready", "failed", "lost"]
 """``lost``: every worker that served it is gone, and expected back."""
@@ -60,7 +69,45 @@ def open_models(served: Iterable[ServedModel]) -> dict[str, GatewayModel]:
     Raises:
         ConfigError: A policy does not exist or its card cannot be read.
     """
-    return {model.name: _open(model) for model in served}
+    return {model.name: open_model(model) for model in served}
+
+
+def open_each(served: Iterable[ServedModel]) -> tuple[dict[str, GatewayModel], dict[str, str]]:
+    """Open the gateway's part of each model that can be opened, and say why others cannot.
+
+    Raises:
+        ConfigError: Not a single one can be opened.
+    """
+    opened: dict[str, GatewayModel] = {}
+    failed: dict[str, ConfigError] = {}
+    for model in served:
+        found = _try(model)
+        if isinstance(found, ConfigError):
+            failed[model.name] = found
+        else:
+            opened[model.name] = found
+    if failed and not opened:
+        raise next(iter(failed.values()))
+    return opened, {name: str(error) for name, error in failed.items()}
+
+
+def open_model(served: ServedModel) -> GatewayModel:
+    """Open the gateway's part of a model.
+
+    Raises:
+        ConfigError: The policy does not exist or its card cannot be read.
+    """
+    parts = open_policy(served.policy, name=served.name, options=served.options)
+    spec = parts.spec
+    return GatewayModel(
+        name=served.name,
+        spec=spec,
+        plain_spec=to_plain(spec),
+        preprocessor=parts.preprocessor(),
+        layout=SlotLayout.of((t.name, t.shape, t.dtype) for t in spec.slot_tensors),
+        slo=ms(served.slo_ms),
+        is_light=not spec.observation.cameras,
+    )
 
 
 def why_unfit(offer: ModelOffer, model: GatewayModel) -> str | None:
@@ -75,15 +122,8 @@ def why_unfit(offer: ModelOffer, model: GatewayModel) -> str | None:
     return f"worker and gateway disagree about {', '.join(differing)}; restart both"
 
 
-def _open(served: ServedModel) -> GatewayModel:
-    parts = open_policy(served.policy, name=served.name, options=served.options)
-    spec = parts.spec
-    return GatewayModel(
-        name=served.name,
-        spec=spec,
-        plain_spec=to_plain(spec),
-        preprocessor=parts.preprocessor(),
-        layout=SlotLayout.of((t.name, t.shape, t.dtype) for t in spec.slot_tensors),
-        slo=ms(served.slo_ms),
-        is_light=not spec.observation.cameras,
-    )
+def _try(served: ServedModel) -> GatewayModel | ConfigError:
+    try:
+        return open_model(served)
+    except ConfigError as error:
+        return error

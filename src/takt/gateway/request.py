@@ -33,6 +33,7 @@ class Wanted:
     sequence: int | None
     horizon: int | None
     chunking: Chunking | None
+    is_lent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

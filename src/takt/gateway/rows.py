@@ -47,7 +47,7 @@ class RowWriter:
         self._seed = seed
         self._on_written = on_written
         self._loop = loop
-        self._views: dict[tuple[str, int], SlotView] = {}
+        self._views: dict[tuple[int, int], SlotView] = {}
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="takt-rows")
 
     def write(self, request: GatewayRequest) -> None:
@@ -73,7 +73,7 @@ class RowWriter:
         ref = request.ref
         if ref is None:
             raise InvariantError("a row is to be written without a slot")
-        key = request.model.name, ref.slot
+        key = request.model.layout.fingerprint, ref.slot
         view = self._views.get(key)
         if view is None:
             view = SlotView(self._arena.slot(ref.slot), request.model.layout)

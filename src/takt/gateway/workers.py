@@ -4,8 +4,8 @@ A peer dials its worker, says hello, learns from the answer what is served, and 
 the link ends. With a supervisor the worker's address is always open: the dial succeeds at once and
 the hello comes when a worker lives. Without one the dial is repeated with a growing pause.
 
-A worker that owes answers and says nothing is taken for hung: its link is ended as if it had died,
-and whoever watches is told, so that it can be killed.
+A worker that owes answers and makes no progress (:mod:`takt.gateway.patience`) is taken for hung:
+its link is ended as if it had died, and whoever watches is told, so that it can be killed.
 
 Start reading at :meth:`WorkerPeer.dial`.
 """
@@ -19,6 +19,7 @@ from typing import Protocol
 from takt.errors import RefusedError
 from takt.gateway.config import WorkerAddress
 from takt.gateway.models import GatewayModel, Readiness, why_unfit
+from takt.gateway.patience import Patience
 from takt.link.asyncio_watch import AsyncioWatch
 from takt.link.channel import Channel
 from takt.link.ends import WorkerLink
@@ -29,7 +30,10 @@ from takt.link.messages import (
     ModelOffer,
     ModelReady,
     ModelUnloaded,
+    Progress,
+    Released,
     Reply,
+    SlotRef,
     Submit,
     WorkerHello,
     WorkerMessage,
@@ -42,9 +46,9 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Nanos = SECOND // 20
 _LONGEST_PAUSE: Nanos = 2 * SECOND
-_UNKNOWN_LAUNCH: Nanos = 30 * SECOND
-"""Patience with a worker whose launches have never been timed."""
-_PATIENCE_FACTOR = 5
+_HELD_UP = 4
+"""A check that comes later than a quarter of the patience says more of the gateway than of the
+worker."""
 
 
 class TimerHandle(Protocol):
@@ -95,7 +99,7 @@ class WorkerPeer:
         new_link: Draws a number for a link.
         timers: For pauses and patience.
         clock: Monotonic, in nanoseconds.
-        hang: Least silence that counts as hung.
+        hang: Least time without progress that counts as hung.
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class WorkerPeer:
         self._new_link = new_link
         self._timers = timers
         self._clock = clock
-        self._hang = hang
+        self._patience = Patience(hang)
         self._link: WorkerLink | None = None
         self._watch: AsyncioWatch[WorkerMessage] | None = None
         self._served: dict[str, Readiness] = {}
@@ -137,9 +141,8 @@ class WorkerPeer:
         self._is_closed = False
         self._pause = _FIRST_PAUSE
         self._redial: TimerHandle | None = None
-        self._patience: TimerHandle | None = None
-        self._heard_at: Nanos = 0
-        self._longest_launch: Nanos | None = None
+        self._check: TimerHandle | None = None
+        self._check_at: Nanos = 0
 
     def dial(self) -> None:
         """Connect and say hello; on failure, try again after a pause."""
@@ -186,12 +189,16 @@ class WorkerPeer:
 
     def submit(self, message: Submit) -> bool:
         """Send a request; False if the link has ended, which is then being reported."""
-        if self.under_way == 0:
-            self._heard_at = self._clock()
-            if self._patience is None:
-                self._watch_silence(self._patience_time)
+        patience = self._patience
+        patience.submitted(message.ref, message.sent + message.expires_in, message.sent)
+        if self._check is None:
+            self._check_after(patience.limit)
         self.under_way += 1
         return self._send(message)
+
+    def wait_until(self, ref: SlotRef) -> Nanos:
+        """How long a robot is made to wait for a request that is with this worker."""
+        return self._patience.wait_until(ref)
 
     def cancel(self, message: Cancel) -> None:
         """Tell it that nobody waits for a request any more."""
@@ -217,10 +224,10 @@ class WorkerPeer:
     def close(self) -> None:
         """Let go of the worker for good."""
         self._is_closed = True
-        for timer in (self._redial, self._patience):
+        for timer in (self._redial, self._check):
             if timer is not None:
                 timer.cancel()
-        self._redial = self._patience = None
+        self._redial = self._check = None
         if self._link is not None and self._watch is not None:
             self._watch.detach()
             self._link.channel.close()
@@ -240,7 +247,8 @@ class WorkerPeer:
         return True
 
     def _on_message(self, message: WorkerMessage) -> None:
-        self._heard_at = self._clock()
+        now = self._clock()
+        self._patience.heard(now)
         match message:
             case WorkerHello():
                 self._greeted(message)
@@ -255,9 +263,22 @@ class WorkerPeer:
                 self._is_draining = True
                 self._owner.models_changed(self)
             case _:
-                if isinstance(message, Reply):
-                    self._time_launches(message)
+                self._settle_accounts(message, now)
                 self._owner.heard(self, message)
+
+    def _settle_accounts(self, message: WorkerMessage, now: Nanos) -> None:
+        patience = self._patience
+        match message:
+            case Reply():
+                if not message.still_reading:
+                    patience.settled(message.ref)
+                self._time_launches(message)
+            case Released(ref=ref):
+                patience.settled(ref)
+            case Progress(running=running):
+                patience.started(running, now)
+            case _:
+                pass
 
     def _greeted(self, hello: WorkerHello) -> None:
         self.is_up = True
@@ -293,6 +314,7 @@ class WorkerPeer:
         self._link = self._watch = None
         self.is_up = self._is_draining = self._has_offered = False
         self._served.clear()
+        self._patience.forget()
         self.under_way = 0
         if was_up:
             self._owner.lost(self, link, reason)
@@ -314,32 +336,29 @@ class WorkerPeer:
 
     # Silence
 
-    @property
-    def _patience_time(self) -> Nanos:
-        launch = self._longest_launch
-        longest = _UNKNOWN_LAUNCH if launch is None else _PATIENCE_FACTOR * launch
-        return max(self._hang, longest)
-
     def _time_launches(self, reply: Reply) -> None:
         launch = max(reply.times.prefix, reply.times.denoise)
-        is_first = self._longest_launch is None
-        self._longest_launch = max(launch, self._longest_launch or 0)
-        if is_first and self._patience is not None:
-            # The watch was set with patience for a launch of unknown length.
-            self._patience.cancel()
-            self._watch_silence(self._patience_time)
+        if launch and self._patience.timed(launch) and self._check is not None:
+            # The check was set with patience for a launch of unknown length.
+            self._check.cancel()
+            self._check_after(self._patience.limit)
 
-    def _watch_silence(self, delay: Nanos) -> None:
-        self._patience = self._timers.call_later(to_seconds(delay), self._check_silence)
+    def _check_after(self, delay: Nanos) -> None:
+        self._check_at = self._clock() + delay
+        self._check = self._timers.call_later(to_seconds(delay), self._check_progress)
 
-    def _check_silence(self) -> None:
-        self._patience = None
-        if self.under_way == 0:
+    def _check_progress(self) -> None:
+        self._check = None
+        now, patience = self._clock(), self._patience
+        patience.is_loading = self.is_loading
+        if now - self._check_at > patience.limit // _HELD_UP:
+            patience.pardon(now)
+        left = patience.left(now)
+        if left is None:
             return
-        silence = self._clock() - self._heard_at
-        remaining = self._patience_time - silence
-        if remaining > 0:
-            self._watch_silence(remaining)
+        if left > 0:
+            self._check_after(left)
             return
+        silence = now - patience.since()
         self._owner.hung(self, silence)
-        self.end(f"worker {self.name} said nothing for {to_seconds(silence):.1f} s")
+        self.end(f"worker {self.name} made no progress for {to_seconds(silence):.1f} s")

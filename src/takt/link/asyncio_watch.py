@@ -13,6 +13,7 @@ from takt.link.channel import Channel
 __all__ = ["AsyncioWatch", "Receiver"]
 
 M = TypeVar("M")
+T = TypeVar("T")
 
 
 class Receiver(Protocol[M]):
@@ -81,16 +82,18 @@ class AsyncioWatch(Generic[M]):
         if end_reason is not None:
             # The descriptor's number may be given to the next connection: forget it first.
             self._forget()
-        # A callback of its own for each message: one that raises takes no other message with it.
         for message in messages:
-            self._loop.call_soon(self._deliver, message)
+            self._tell(self._on_message, message)
         if end_reason is not None:
-            self._loop.call_soon(self._finish, end_reason)
+            self._tell(self._on_end, end_reason)
 
-    def _deliver(self, message: M) -> None:
-        if not self._is_detached:
-            self._on_message(message)
-
-    def _finish(self, reason: str) -> None:
-        if not self._is_detached:
-            self._on_end(reason)
+    def _tell(self, listener: Callable[[T], None], news: T) -> None:
+        """Call a listener; one that raises takes no other message with it."""
+        if self._is_detached:
+            return
+        try:
+            listener(news)
+        except Exception as error:  # noqa: BLE001 - the loop reports it, as of any callback
+            self._loop.call_exception_handler(
+                {"message": f"a link's listener failed: {listener!r}", "exception": error}
+            )

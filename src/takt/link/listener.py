@@ -16,6 +16,7 @@ import socket
 import struct
 
 from takt.errors import ConfigError
+from takt.link.address import LinkAddress
 from takt.link.channel import BacklogError, Channel, PeerLostError
 from takt.link.reserve import AcceptReserve
 
@@ -29,14 +30,15 @@ log = logging.getLogger(__name__)
 
 
 def listen(name: str) -> socket.socket:
-    """A listening socket at ``name``.
+    """A listening socket at ``name``, see :class:`~takt.link.address.LinkAddress`.
 
     Raises:
-        ConfigError: Another process listens there.
+        ConfigError: Another process listens there, or the address is none of this host.
     """
+    path = _path(name)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listening.bind(_PREFIX + name)
+        listening.bind(path)
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
@@ -48,13 +50,15 @@ def connect(name: str) -> Channel:
     """A channel to whoever listens at ``name``; returns at once.
 
     Raises:
+        ConfigError: The address is none of this host.
         PeerLostError: Nobody listens there, or somebody of another user does.
         BacklogError: The listener has too many connections it has not accepted.
     """
+    path = _path(name)
     dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     dialled.setblocking(False)
     try:
-        dialled.connect(_PREFIX + name)
+        dialled.connect(path)
         check_peer(dialled)
     except PeerLostError:
         dialled.close()
@@ -65,6 +69,10 @@ def connect(name: str) -> Channel:
             raise BacklogError(f"link address {name!r}: its listener accepts nobody") from error
         raise PeerLostError(f"link address {name!r}: {error.strerror}") from error
     return Channel(dialled)
+
+
+def _path(name: str) -> str:
+    return _PREFIX + LinkAddress.parse(name).on_this_host()
 
 
 def check_peer(connection: socket.socket) -> None:

@@ -121,7 +121,11 @@ class Network(Protocol):
         ...
 
     def enter_lane(self, stage: Stage) -> None:
-        """Called once by the thread that will run ``stage``, before its first launch."""
+        """Called once by the thread that will run ``stage``, before its first launch.
+
+        What is set here may make launches faster and must not make them possible: a worker runs
+        launches of less than a fraction of a millisecond without that thread, never two at once.
+        """
         ...
 
     def prefix(

@@ -3,6 +3,11 @@
 A thread takes one piece of work at a time from its queue and blocks while there is none. Inference
 engines release the interpreter while they compute, so the two lanes and the loop run side by side.
 
+A brief launch is run by whoever starts it, the worker's loop: to wake a thread and be woken by it
+would take longer. Brief is what has lately taken less than :data:`HAND_OVER`, beginning with what
+was measured while the model was warmed; a model that computes never is. A lane still runs one
+piece of work at a time, and a launch still ends in an instant of its own.
+
 Start reading at :meth:`CpuLanes.start`.
 """
 
@@ -17,16 +22,22 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from takt.core.profile import Work
 from takt.core.request import Stage
 from takt.errors import ConfigError
 from takt.policies.interface import Placement
 from takt.runtime.launches import Completed, Job, run_job
 from takt.units import Nanos, to_seconds
 
-__all__ = ["CpuLanes"]
+__all__ = ["HAND_OVER", "CpuLanes"]
 
-_Work: TypeAlias = Callable[[], None]
+_Piece: TypeAlias = Callable[[], None]
 
+HAND_OVER: Nanos = 200_000
+"""What it costs to give a launch to a thread and to hear of its end, on a machine whose cores sleep
+between requests: two wake-ups of 50 to 100 microseconds each."""
+_WEIGHT = 8
+"""One launch in this many that is slow once, because the machine was busy, is soon forgotten."""
 _JOIN_S = 1.0
 """A network that hangs keeps its thread; the process ends without it."""
 
@@ -53,11 +64,15 @@ class CpuLanes:
         self._post = post
         self._clock = clock
         self._closing = threading.Event()
-        self._queues: dict[Stage, SimpleQueue[_Work | None]] = {s: SimpleQueue() for s in Stage}
+        self._queues: dict[Stage, SimpleQueue[_Piece | None]] = {s: SimpleQueue() for s in Stage}
+        self._busy = {stage: threading.Lock() for stage in Stage}
+        """Held while something runs in a lane, by the loop or by the lane's thread."""
+        self._lately: dict[Work, Nanos] = {}
+        """What launches of each kind have lately taken."""
         self._threads = [
             threading.Thread(
                 target=_live,
-                args=(self._queues[stage], _usable(placement.cores(stage))),
+                args=(self._queues[stage], self._busy[stage], _usable(placement.cores(stage))),
                 name=f"lane-{stage.name.lower()}",
                 daemon=True,
             )
@@ -67,8 +82,17 @@ class CpuLanes:
             thread.start()
 
     def start(self, job: Job) -> None:
-        """Hand ``job`` to the thread of its stage."""
-        self._queues[job.launch.lane.stage].put(partial(self._run, job))
+        """Run ``job`` at once if it is brief, else hand it to the thread of its stage."""
+        stage = job.launch.lane.stage
+        work = job.launch.work(job.model.model.architecture)
+        lately = self._lately.get(work, job.model.solo.get(work, HAND_OVER))
+        if lately < HAND_OVER and self._busy[stage].acquire(blocking=False):
+            try:
+                self._run(job, work, lately)
+            finally:
+                self._busy[stage].release()
+        else:
+            self._queues[stage].put(partial(self._run, job, work, lately))
 
     def call(self, stage: Stage, function: Callable[[], object]) -> None:
         """Run ``function`` in the thread of ``stage`` and wait for it; raises what it raises."""
@@ -84,22 +108,24 @@ class CpuLanes:
         for thread in self._threads:
             thread.join(_JOIN_S)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job, work: Work, lately: Nanos) -> None:
         start = self._clock()
         completed = run_job(job)
+        took = self._clock() - start
         least = job.model.network.launch_time(job.launch.lane.stage, len(job.rows))
-        left = start + least - self._clock() if least else 0
-        if left > 0:
-            self._closing.wait(to_seconds(left))
+        if took < least:
+            self._closing.wait(to_seconds(least - took))
+        self._lately[work] = lately + (max(took, least) - lately) // _WEIGHT
         if not self._closing.is_set():
             self._post(completed)
 
 
-def _live(work: SimpleQueue[_Work | None], cores: tuple[int, ...]) -> None:
+def _live(work: SimpleQueue[_Piece | None], busy: threading.Lock, cores: tuple[int, ...]) -> None:
     if cores:
         os.sched_setaffinity(0, cores)  # 0 is the calling thread, not the process
     while (piece := work.get()) is not None:
-        piece()
+        with busy:
+            piece()
 
 
 def _call(function: Callable[[], object], done: Future[None]) -> None:

@@ -79,7 +79,11 @@ class Lanes(Protocol):
     """The lanes of one device. Whatever implements it is a device to the worker."""
 
     def start(self, job: Job) -> None:
-        """Begin a launch and return at once; its :class:`Completed` goes to the inbox."""
+        """Begin a launch and return soon; its :class:`Completed` goes to the inbox.
+
+        Soon is at once, or when a launch has run that takes less than handing it over. Its end is
+        an event like any other, taken in at a later instant.
+        """
         ...
 
     def call(self, stage: Stage, function: Callable[[], object]) -> None:

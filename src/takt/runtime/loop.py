@@ -139,6 +139,11 @@ class WorkerLoop:
         )
 
     @property
+    def models(self) -> Mapping[str, LoadedModel]:
+        """The models in force, by name."""
+        return self._models
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
         return self._is_quiet and not self._held_back

@@ -8,7 +8,6 @@ Start reading at :meth:`_Worker.run`.
 
 from __future__ import annotations
 
-import gc
 import logging
 import selectors
 import socket
@@ -17,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
+from takt.core.profile import Profile
 from takt.link.listener import Listener, listen
 from takt.link.messages import (
     AskStats,
@@ -24,9 +24,6 @@ from takt.link.messages import (
     Drain,
     GatewayHello,
     GatewayMessage,
-    ModelFailed,
-    ModelOffer,
-    ModelReady,
     Stats,
     Submit,
     WorkerHello,
@@ -38,16 +35,18 @@ from takt.runtime.events import (
     DrainAsked,
     GatewayLost,
     LoopEvent,
-    SetupChanged,
 )
 from takt.runtime.inbox import Inbox
 from takt.runtime.lanes import CpuLanes
-from takt.runtime.launches import Completed
-from takt.runtime.loader import AllLoaded, Loader, LoaderEvent, OfferChanged
+from takt.runtime.launches import Completed, Lanes
+from takt.runtime.loader import Loader, LoaderEvent
 from takt.runtime.loop import WorkerLoop
 from takt.runtime.models import LoadedModel, measured_profile
+from takt.runtime.paced_device import PacedDevice
 from takt.runtime.peers import Peer, Peers
+from takt.runtime.shelf import Shelf
 from takt.runtime.trace_file import TraceFile
+from takt.schema.commands import AskLife, Command, LoadModel, UnloadModel
 from takt.units import MILLISECOND, SECOND, Nanos, to_seconds
 
 __all__ = ["Announce", "run_worker"]
@@ -60,6 +59,9 @@ Announce: TypeAlias = Callable[[Mapping[str, object]], None]
 _PROGRESS_EVERY: Nanos = 50 * MILLISECOND
 """A gateway looks for hung workers in whole seconds; one report per start and end of a launch would
 wake it three more times per request."""
+_BRIEF_IN_A_ROW = 2
+"""Brief launches that may follow each other before the sockets are looked at again: enough for one
+request's two stages."""
 _FLUSH_WITHIN: Nanos = SECOND
 """How long a drained worker waits for gateways to read their last answers."""
 
@@ -69,6 +71,7 @@ def run_worker(
     listening: socket.socket | None,
     stop: int,
     *,
+    commands: Inbox[Command] | None = None,
     announce: Announce = lambda _: None,
     clock: Callable[[], Nanos] = time.monotonic_ns,
 ) -> None:
@@ -78,6 +81,7 @@ def run_worker(
         config: The worker.
         listening: Socket gateways connect to; None: bind the configured address.
         stop: Descriptor that becomes readable when the worker is to drain.
+        commands: What the supervisor asks for meanwhile.
         announce: Told of each change of state.
         clock: Monotonic, in nanoseconds, and the same clock as the gateways'.
 
@@ -85,7 +89,7 @@ def run_worker(
         ConfigError: The address is taken, or a core cannot be used.
     """
     listener = Listener(listen(config.address) if listening is None else listening)
-    worker = _Worker(config, listener, stop, announce, clock)
+    worker = _Worker(config, listener, stop, commands, announce=announce, clock=clock)
     try:
         worker.run()
     finally:
@@ -100,6 +104,8 @@ class _Worker:
         config: WorkerConfig,
         listener: Listener,
         stop: int,
+        commands: Inbox[Command] | None,
+        *,
         announce: Announce,
         clock: Callable[[], Nanos],
     ) -> None:
@@ -107,17 +113,25 @@ class _Worker:
         self._announce = announce
         self._clock = clock
         self._inbox: Inbox[Completed | LoaderEvent] = Inbox()
-        self._lanes = CpuLanes(config.placement, self._inbox.post, clock=clock)
+        self._paced: PacedDevice | None = None
+        self._lanes: Lanes
+        if config.paced is None:
+            self._lanes = CpuLanes(config.placement, self._inbox.post, clock=clock)
+        else:
+            self._paced = PacedDevice(config.paced, config.paced_seed)
+            self._lanes = self._paced.open_lanes(self._take_completed, clock=clock)
         self._loader = Loader(config, self._lanes.call, self._inbox.post, clock)
         self._trace = None if config.trace_path is None else TraceFile(config.trace_path)
         self._loop = WorkerLoop(self._lanes, trace=self._trace)
-        # Complete from the first hello on: a gateway must not take a model that is still to be
-        # loaded for one that is not served here.
-        self._offers = {
-            model.name: ModelOffer(model=model.name, state="loading", spec={})
-            for model in config.models
-        }
-        self._loaded: dict[str, LoadedModel] = {}
+        self._shelf = Shelf(
+            config,
+            self._loader,
+            profile=self._profile,
+            tell=lambda message: self._peers.send_all(message),
+            greet=lambda: self._peers.send_all(self._hello()),
+            announce=announce,
+            change=lambda changed: self._events.append(changed),
+        )
         self._events: list[LoopEvent] = []
         """What has happened since the last step."""
         self._wake_at: Nanos | None = None
@@ -126,8 +140,13 @@ class _Worker:
         self._is_draining = False
         self._selector = selectors.DefaultSelector()
         self._peers = Peers(listener, self._selector, self._take, self._lose)
-        self._selector.register(self._inbox, selectors.EVENT_READ, self._take_inbox)
+        self._selector.register(self._inbox, selectors.EVENT_READ, self._hear_inbox)
         self._selector.register(stop, selectors.EVENT_READ, partial(self._drain, stop))
+        if commands is not None:
+            take_commands = partial(self._take_commands, commands)
+            self._selector.register(commands, selectors.EVENT_READ, take_commands)
+        if self._paced is not None:
+            self._selector.register(self._paced.timer, selectors.EVENT_READ, self._paced.on_timer)
 
     def run(self) -> None:
         """Go from instant to instant until drained."""
@@ -137,14 +156,19 @@ class _Worker:
             for key, mask in self._selector.select(self._timeout()):
                 key.data(mask)
             self._step()
+            for _ in range(_BRIEF_IN_A_ROW):
+                if self._inbox.is_empty:
+                    break
+                self._step()
             self._report_progress()
 
     def close(self) -> None:
         """Give everything back."""
         self._loader.stop()
         self._lanes.close()
-        for loaded in self._loaded.values():
-            loaded.network.close()
+        if self._paced is not None:
+            self._paced.close()
+        self._shelf.close()
         self._peers.close("the worker has drained")
         self._selector.close()
         if self._trace is not None:
@@ -153,19 +177,22 @@ class _Worker:
     # An instant
 
     def _timeout(self) -> float | None:
-        if self._events:
+        if self._events or not self._inbox.is_empty:
             return 0
         instants = [self._wake_at, self._progress_at, self._leave_by]
         first = min((instant for instant in instants if instant is not None), default=None)
         return None if first is None else max(0.0, to_seconds(first - self._clock()))
 
     def _step(self) -> None:
+        self._take_inbox()
         now = self._clock()
         if not self._events and (self._wake_at is None or now < self._wake_at):
             return
         events, self._events = self._events, []
         before = self._loop.launches_started + self._loop.launches_finished
         self._wake_at = self._loop.step(events, now).wake_at
+        if self._shelf.is_leaving:
+            self._shelf.let_go(self._loop.models)
         for source, message in self._loop.take_messages():
             assert isinstance(source, Peer)
             self._peers.send(source, message)
@@ -203,7 +230,7 @@ class _Worker:
     def _hello(self) -> WorkerHello:
         return WorkerHello(
             worker=self._config.name,
-            models=tuple(self._offers.values()),
+            models=self._shelf.offers,
             draining=self._is_draining,
         )
 
@@ -216,43 +243,37 @@ class _Worker:
             "gateways": len(self._peers),
         }
 
-    # Models
+    # Lanes and models
 
-    def _take_inbox(self, _: int) -> None:
+    def _take_completed(self, completed: Completed) -> None:
+        self._events.append(completed)
+
+    def _hear_inbox(self, _: int) -> None:
+        self._inbox.acknowledge()
+
+    def _take_inbox(self) -> None:
         for event in self._inbox.take():
             match event:
                 case Completed():
                     self._events.append(event)
-                case OfferChanged(offer, loaded):
-                    self._change_offer(offer, loaded)
-                case AllLoaded():
-                    self._be_ready()
+                case _:
+                    self._shelf.take(event)
 
-    def _change_offer(self, offer: ModelOffer, loaded: LoadedModel | None) -> None:
-        self._offers[offer.model] = offer
-        if loaded is not None:
-            self._serve(loaded)
-            self._peers.send_all(ModelReady(offer=offer))
-            self._announce({"event": "model_ready", "model": offer.model})
-        elif offer.state == "failed":
-            self._peers.send_all(ModelFailed(model=offer.model, reason=offer.reason))
-            event = {"event": "model_failed", "model": offer.model, "reason": offer.reason}
-            self._announce(event)
+    def _take_commands(self, commands: Inbox[Command], _: int) -> None:
+        commands.acknowledge()
+        for command in commands.take():
+            match command:
+                case AskLife():
+                    self._announce({"event": "lives"})
+                case LoadModel(model):
+                    self._shelf.load(model)
+                case UnloadModel(name):
+                    self._shelf.unload(name)
 
-    def _serve(self, loaded: LoadedModel) -> None:
-        self._loaded[loaded.model.name] = loaded
-        models = tuple(self._loaded.values())
-        profile = measured_profile(models, self._config.placement)
-        setup = self._config.setup(tuple(served.model for served in models), profile)
-        self._events.append(SetupChanged(setup, dict(self._loaded)))
-
-    def _be_ready(self) -> None:
-        # What loading left behind lives as long as the process. Out of the collector's sight it
-        # costs no request the tens of milliseconds of a full collection.
-        gc.collect()
-        gc.freeze()
-        states = {name: offer.state for name, offer in self._offers.items()}
-        self._announce({"event": "ready", "models": states})
+    def _profile(self, models: tuple[LoadedModel, ...]) -> Profile:
+        if self._paced is not None:
+            return self._paced.pace([loaded.model for loaded in models])
+        return measured_profile(models, self._config.placement)
 
     # The end
 

@@ -7,9 +7,9 @@ policy is asked by :func:`takt.schema.check.check_observation`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,15 @@ class Observation:
         """The client's own word for ``key``, for an error it can act on."""
         return self.spelled.get(key, key)
 
+    def owned(self) -> Observation:
+        """The same observation with arrays of its own, for whoever has to keep it."""
+        return replace(
+            self,
+            state=None if self.state is None else np.array(self.state),
+            images={camera: np.array(image) for camera, image in self.images.items()},
+            extra={key: _owned(value) for key, value in self.extra.items()},
+        )
+
     @property
     def num_bytes(self) -> int:
         """Memory that state and images take."""
@@ -66,3 +75,15 @@ class Observation:
         if self.state is not None:
             arrays.append(self.state)
         return sum(int(np.asarray(array).nbytes) for array in arrays)
+
+
+# Recursion is safe here: whoever decoded the values has bounded their depth.
+def _owned(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return np.array(cast("Array", value))
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value).items()
+        return {key: _owned(inner) for key, inner in entries}
+    if isinstance(value, list):
+        return [_owned(inner) for inner in cast("list[object]", value)]
+    return value

@@ -7,7 +7,6 @@ the :class:`RowHeader`, beside the slot.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -35,7 +34,7 @@ class RowHeader:
 
     def to_plain(self) -> dict[str, int]:
         """The header as a small dictionary of numbers, for a message."""
-        return dataclasses.asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_plain(cls, values: Mapping[str, object]) -> RowHeader:
@@ -44,15 +43,15 @@ class RowHeader:
         Raises:
             WireError: A key is missing or unknown, or a value is no whole number from 0.
         """
-        names = {field.name for field in dataclasses.fields(cls)}
+        names = cls.__slots__
         checked: dict[str, int] = {}
         for name, value in values.items():
             if name not in names or type(value) is not int or value < 0:
                 raise WireError(f"row.{name}: expected one of {sorted(names)} >= 0, got {value!r}")
             checked[name] = value
-        missing = sorted(names - checked.keys())
-        if missing:
-            raise WireError(f"row.{missing[0]}: this key is missing")
+        for name in sorted(names):
+            if name not in checked:
+                raise WireError(f"row.{name}: this key is missing")
         return cls(**checked)
 
 

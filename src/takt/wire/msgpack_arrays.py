@@ -72,6 +72,8 @@ class ArrayReader:
         self._account = account
         self._of_arrays: Dialect | None = None
         self._of_scalars: Dialect | None = None
+        self.sources: list[tuple[AnyArray, View]] = []
+        """Every array so far and the bytes of the message it was made from."""
 
     @property
     def dialect(self) -> Dialect:
@@ -123,7 +125,9 @@ class ArrayReader:
         shape = self._shape(
             cast("list[Any]", _field(values, "shape", list, "a list of dimensions"))
         )
-        return self._build(shape, dtype, values)
+        array = self._build(shape, dtype, values)
+        self.sources.append((array, cast("View", values["data"])))
+        return array
 
     def _shape(self, dimensions: list[Any]) -> tuple[int, ...]:
         """The shape, once every dimension is known to be a sane number."""

@@ -14,7 +14,7 @@ These functions are pure. A door reads whole messages from its transport and cal
 Start reading at :func:`decode_observation`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -53,6 +53,8 @@ class DecodedMessage:
     maps of them. Arrays are views of the message where alignment allows: 8-bit images always."""
     dialect: Dialect
     """The spelling to answer in; openpi's when the message holds no array."""
+    sources: Sequence[tuple[NDArray[Any], memoryview]] = ()
+    """Every array and the bytes of the message it was made from, in the order of the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,9 @@ def decode_observation(data: bytes | memoryview, limits: Limits) -> DecodedMessa
     values = decode_values(data, account, arrays.read)
     if not isinstance(values, dict):
         raise WireError(f"message: expected a map, got {type(values).__name__}")
-    return DecodedMessage(values=cast("dict[str, object]", values), dialect=arrays.dialect)
+    return DecodedMessage(
+        values=cast("dict[str, object]", values), dialect=arrays.dialect, sources=arrays.sources
+    )
 
 
 def encode_reply(values: Mapping[str, object], dialect: Dialect) -> bytes:
