@@ -48,3 +48,19 @@ def test_a_configuration_survives_the_way_to_the_worker() -> None:
 def test_an_impossible_configuration_is_refused(document: bytes, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         WorkerConfig.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"paced": "rtx-9000"}, "no device 'rtx-9000'"),
+        ({"paced": "h100"}, "model 'echo': a paced device runs stand-ins"),
+        ({"paced_seed": 1}, "paced_seed is for a paced device"),
+        ({"models": [{"name": "fold", "policy": "paced:pi0"}]}, "needs a paced device"),
+    ],
+)
+def test_paced_devices_and_policies_that_compute_are_kept_apart(
+    fields: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        WorkerConfig.from_json(changed(**fields))

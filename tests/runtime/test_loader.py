@@ -2,11 +2,12 @@
 
 import threading
 from queue import Queue
+from typing import Any
 
 import pytest
 
 from takt.runtime.config import WorkerConfig
-from takt.runtime.loader import AllLoaded, Loader, LoaderEvent, OfferChanged
+from takt.runtime.loader import AllLoaded, Closed, Loader, LoaderEvent, OfferChanged
 from takt.schema.serving import ServedModel
 
 TIMEOUT_S = 20
@@ -18,11 +19,17 @@ MISSPELT = ServedModel(name="odd", policy="ehco")
 def told(*models: ServedModel, max_requests: int = 16) -> list[LoaderEvent]:
     """Everything a loader says until it has done."""
     config = WorkerConfig(name="w", address="a", models=models, max_requests=max_requests)
+    return all_told(config, lambda _, function: function())
+
+
+def all_told(config: WorkerConfig, call: Any) -> list[LoaderEvent]:  # noqa: ANN401 - calls or raises
     posted: Queue[LoaderEvent] = Queue()
-    Loader(config, lambda _, function: function(), posted.put, lambda: 0).start()
+    loader = Loader(config, call, posted.put, lambda: 0)
+    loader.start()
     events: list[LoaderEvent] = []
     while not events or not isinstance(events[-1], AllLoaded):
         events.append(posted.get(timeout=TIMEOUT_S))
+    loader.stop()
     return events
 
 
@@ -69,10 +76,8 @@ def test_a_fault_of_a_network_is_reported_without_its_details() -> None:
         raise RuntimeError("/home/robot/weights")
 
     config = WorkerConfig(name="w", address="a", models=(ECHO,))
-    posted: Queue[LoaderEvent] = Queue()
 
-    Loader(config, broken, posted.put, lambda: 0).start()
-    events = [posted.get(timeout=TIMEOUT_S) for _ in range(3)]
+    events = all_told(config, broken)
 
     assert states(events)[-1] == ("echo", "failed")
     assert isinstance(events[1], OfferChanged)
@@ -93,10 +98,8 @@ def test_a_package_that_is_missing_is_named(name: str | None, reason: str) -> No
         raise ModuleNotFoundError("no module", name=name)
 
     config = WorkerConfig(name="w", address="a", models=(ECHO,))
-    posted: Queue[LoaderEvent] = Queue()
 
-    Loader(config, lacking, posted.put, lambda: 0).start()
-    events = [posted.get(timeout=TIMEOUT_S) for _ in range(3)]
+    events = all_told(config, lacking)
 
     assert isinstance(events[1], OfferChanged)
     assert events[1].offer.reason == reason
@@ -117,3 +120,40 @@ def test_a_loader_that_is_stopped_says_nothing_more() -> None:
             thread.join(TIMEOUT_S)
 
     assert posted.qsize() == 1
+
+
+def test_a_model_is_loaded_and_closed_while_others_serve() -> None:
+    posted: Queue[LoaderEvent] = Queue()
+    config = WorkerConfig(name="w", address="a", models=(ECHO,), max_requests=16)
+    loader = Loader(config, lambda _, function: function(), posted.put, lambda: 0)
+    loader.start()
+    while not isinstance(posted.get(timeout=TIMEOUT_S), AllLoaded):
+        pass
+
+    loader.load(TWIN)
+    ready = posted.get(timeout=TIMEOUT_S)
+    assert isinstance(ready, OfferChanged)
+    assert ready.loaded is not None
+    loader.discard(ready.loaded)
+
+    assert posted.get(timeout=TIMEOUT_S) == Closed("twin")
+    loader.stop()
+
+
+def loaded_by(paced: str | None, policy: str) -> str:
+    """What becomes of a model that is loaded while the worker runs."""
+    posted: Queue[LoaderEvent] = Queue()
+    config = WorkerConfig(name="w", address="a", models=(), paced=paced)
+    loader = Loader(config, lambda _, function: function(), posted.put, lambda: 0)
+    loader.start()
+    loader.load(ServedModel(name="fold", policy=policy))
+    events = [posted.get(timeout=TIMEOUT_S) for _ in range(2)]
+    loader.stop()
+    (changed,) = [event for event in events if isinstance(event, OfferChanged)]
+    return changed.offer.reason or changed.offer.state
+
+
+def test_a_paced_worker_loads_stand_ins_alone_and_another_one_none() -> None:
+    assert loaded_by("h100", "paced:pi0") == "ready"
+    assert "a paced device runs stand-ins" in loaded_by("h100", "echo")
+    assert "needs a paced device" in loaded_by(None, "paced:pi0")

@@ -8,6 +8,7 @@ import yaml
 
 from takt.core.scheduler import Lateness
 from takt.errors import ConfigError
+from takt.hardware import model_for, profile_for
 from takt.server.fleet_file import FleetFile
 from takt.sim.network import ConstantNetwork, LogNormalNetwork, Wifi7Network
 from takt.units import ms
@@ -260,3 +261,51 @@ def test_two_groups_given_one_name_are_refused(tmp_path: Path) -> None:
     message = refusal(tmp_path, changed("robots", [group, group]))
 
     assert message == "two groups of robots are called 'arms'"
+
+
+# Paced devices
+
+
+def paced(**device: object) -> dict[str, Any]:
+    return {
+        "models": {"pi0": {"slo_ms": 156}},
+        "devices": {"gpu": {"paced": "rtx-pro-6000", "models": ["pi0"], **device}},
+        "robots": [{"model": "pi0", "count": 3, "rate_hz": 2}],
+    }
+
+
+def test_a_paced_device_is_simulated_with_the_modelled_times_of_its_gpu(tmp_path: Path) -> None:
+    fleet = read(tmp_path, paced()).fleet()
+
+    setup = fleet.devices["gpu"]
+    assert setup.models == (model_for("pi0", slo_ms=156.0),)
+    assert setup.profile.to_json() == profile_for("rtx-pro-6000", setup.models).to_json()
+    assert fleet.robots[0].layout == 3, "the layout that holds every row"
+
+
+def test_robots_of_a_paced_device_may_send_cheaper_rows(tmp_path: Path) -> None:
+    what = paced()
+    what["robots"][0]["layout"] = 1
+    assert read(tmp_path, what).fleet().robots[0].layout == 1
+
+    what["robots"][0]["layout"] = 4
+    assert refusal(tmp_path, what) == "robots[0]: layout: expected 0..3, got 4"
+
+
+def test_a_paced_device_has_no_other_profile(tmp_path: Path) -> None:
+    what = paced(profile="gpu")
+
+    assert refusal(tmp_path, what).startswith("devices.gpu: profile: a paced device has the times")
+
+
+def test_a_gpu_that_nobody_knows_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    assert "devices.gpu: no device 'rtx-9000'; known: rtx-pro-6000" in refusal(
+        tmp_path, paced(paced="rtx-9000")
+    )
+
+
+def test_a_device_that_is_only_served_cannot_be_simulated(tmp_path: Path) -> None:
+    what = paced()
+    what["devices"]["gpu"] = {"cpu": {}, "models": ["pi0"]}
+
+    assert refusal(tmp_path, what).startswith("devices.gpu: profile: missing; a simulation")

@@ -14,6 +14,7 @@ from takt.core.launch import Lane
 from takt.core.request import Request, Stage
 from takt.core.scheduler import Scheduler
 from takt.core.trace import Setup, trace_lines
+from takt.link.messages import Released, Reply
 from takt.runtime.events import Arrived, LoopEvent, SetupChanged
 from takt.runtime.inbox import Inbox
 from takt.runtime.loop import WorkerLoop
@@ -125,6 +126,7 @@ def worked(
     happenings: Happenings,
     *,
     loop_class: type[WorkerLoop] = WorkerLoop,
+    lanes_class: type[FakeLanes] = FakeLanes,
     disturb: Callable[[list[LoopEvent]], list[LoopEvent]] = list,
 ) -> list[str]:
     """The trace of the worker's loop.
@@ -133,15 +135,22 @@ def worked(
         setup: How the device is scheduled.
         happenings: What happens to it.
         loop_class: A loop with a fault, to see that it shows.
+        lanes_class: Other lanes that take their time from the profile.
         disturb: Changes the order in which the events of an instant reach the loop.
     """
-    return _Worker(setup, happenings, loop_class).run(disturb)
+    return _Worker(setup, happenings, loop_class, lanes_class).run(disturb)
 
 
 class _Worker:
-    def __init__(self, setup: Setup, happenings: Happenings, loop_class: type[WorkerLoop]) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        happenings: Happenings,
+        loop_class: type[WorkerLoop],
+        lanes_class: type[FakeLanes],
+    ) -> None:
         self.clock = ManualClock()
-        self.lanes = FakeLanes(
+        self.lanes = lanes_class(
             setup.costs(),
             self.clock.now,
             physical=setup.group.physical,
@@ -204,3 +213,7 @@ class _Worker:
         self.wake_at = self.loop.step(events, self.clock.now()).wake_at
         for _, message in self.loop.take_messages():
             self.open.discard(message.ref)  # type: ignore[union-attr]
+            if isinstance(message, Reply):
+                self.gateway.table.reply(message.ref, link=1)
+            elif isinstance(message, Released):
+                self.gateway.table.release(message.ref, link=1)

@@ -14,7 +14,10 @@ from takt.core.profile import Profile
 from takt.core.scheduler import Lateness
 from takt.core.trace import Setup
 from takt.errors import ConfigError
+from takt.hardware.devices import device_named
+from takt.link.address import LinkAddress
 from takt.policies.interface import Placement, Precision
+from takt.policies.stand_in import check_fits_device
 from takt.schema.serving import ServedModel
 
 __all__ = ["WorkerConfig"]
@@ -45,6 +48,11 @@ class WorkerConfig:
     """CPU cores of the denoise lane; empty: any. Lanes on the same cores slow each other down."""
     precision: Precision = "auto"
     """Number format inside the networks."""
+    paced: str | None = None
+    """GPU whose times launches take by waiting, see :mod:`takt.runtime.paced_device`; its models
+    are stand-ins. None: the device is this computer's CPU."""
+    paced_seed: int | None = None
+    """Makes the paced device a stranger whose times differ from the table; None: it keeps to it."""
     max_requests: int = 128
     """Requests of one model that may be under way at once; further ones are answered ``busy``.
     Each takes a slot of the key/value cache, whose memory is taken when the model loads."""
@@ -57,19 +65,26 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         if not self.name or not self.address:
             raise ConfigError("a worker needs a name and an address")
+        LinkAddress.parse(self.address).on_this_host()
         names = [model.name for model in self.models]
         if len(set(names)) != len(names):
             raise ConfigError(f"worker {self.name!r}: model names must differ, got {names}")
         if self.lateness not in [lateness.value for lateness in Lateness]:
             known = ", ".join(lateness.value for lateness in Lateness)
             raise ConfigError(f"lateness must be one of {known}, got {self.lateness!r}")
+        if self.paced is not None:
+            device_named(self.paced)
+        elif self.paced_seed is not None:
+            raise ConfigError(f"worker {self.name!r}: paced_seed is for a paced device")
+        for model in self.models:
+            check_fits_device(model.name, model.policy, is_paced=self.paced is not None)
         _ = self.placement
         # Of no models: a misspelt formation is refused now and not after minutes of loading.
         group = self.setup((), Profile(units=1, shares=(1,), solo={}, slowdown={})).group
         if len(group.home) > 1 or group.stepping is not None:
             raise ConfigError(
                 f"formation {self.formation!r} needs several devices or single denoise steps;"
-                " a worker on a CPU has one device and runs whole denoise loops"
+                " a worker has one device and runs whole denoise loops"
             )
 
     @property

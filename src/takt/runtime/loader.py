@@ -1,25 +1,31 @@
 """Loads a worker's models, one after another, in a thread beside the loop.
 
 Each model serves as soon as it is warm. One that cannot be loaded is reported, the others serve.
+Models that are given up are closed in the same thread, in turn with those that are loaded.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
 from typing import NamedTuple, TypeAlias
 
 from takt.errors import TaktError
 from takt.link.messages import ModelOffer
 from takt.policies.catalog import open_policy
+from takt.policies.stand_in import check_fits_device
 from takt.runtime.config import WorkerConfig
 from takt.runtime.models import LaneCaller, LoadedModel, load_model
+from takt.runtime.paced_device import load_stand_in
 from takt.schema.plain import to_plain
 from takt.schema.serving import ServedModel
 from takt.units import Nanos, to_ms
 
-__all__ = ["AllLoaded", "Loader", "LoaderEvent", "OfferChanged"]
+__all__ = ["AllLoaded", "Closed", "Loader", "LoaderEvent", "OfferChanged"]
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +39,16 @@ class OfferChanged(NamedTuple):
 
 
 class AllLoaded(NamedTuple):
-    """Every model is ready or has failed."""
+    """Every model of the configuration is ready or has failed."""
 
 
-LoaderEvent: TypeAlias = OfferChanged | AllLoaded
+class Closed(NamedTuple):
+    """A model that was given up has let go of its memory."""
+
+    model: str
+
+
+LoaderEvent: TypeAlias = OfferChanged | AllLoaded | Closed
 
 
 class Loader:
@@ -61,34 +73,68 @@ class Loader:
         self._post = post
         self._clock = clock
         self._is_stopped = False
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
         # A daemon: a compiler that runs for minutes must not keep a drained worker alive.
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
     def start(self) -> None:
         """Begin with the first model."""
+        for served in self._config.models:
+            self._tasks.put(partial(self._open, served))
+        for served in self._config.models:
+            self.load(served)
+        self._tasks.put(lambda: self._tell(AllLoaded()))
         self._thread.start()
+
+    def load(self, served: ServedModel) -> None:
+        """Load one more model when it is its turn."""
+        self._tasks.put(lambda: self._tell(self._load(served)))
+
+    def discard(self, loaded: LoadedModel) -> None:
+        """Close a model that no launch uses any more when it is its turn."""
+        self._tasks.put(partial(self._close, loaded))
 
     def stop(self) -> None:
         """Begin with no further model, and post nothing more."""
         self._is_stopped = True
+        self._tasks.put(lambda: None)
 
     def _run(self) -> None:
-        for served in self._config.models:
-            self._tell(OfferChanged(_opened(served)))
-        for served in self._config.models:
-            if not self._is_stopped:
-                self._tell(self._load(served))
-        self._tell(AllLoaded())
+        while not self._is_stopped:
+            self._tasks.get()()
+
+    def _open(self, served: ServedModel) -> None:
+        self._tell(OfferChanged(_opened(served)))
+
+    def _close(self, loaded: LoadedModel) -> None:
+        try:
+            loaded.network.close()
+        except Exception:
+            log.exception("a model could not be closed: model=%s", loaded.model.name)
+        name = loaded.model.name
+        del loaded
+        # What served was put out of the collector's sight; now it has to be looked at again.
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        self._tell(Closed(name))
 
     def _load(self, served: ServedModel) -> OfferChanged:
         start = self._clock()
         try:
-            loaded = load_model(served, self._config.placement, self._call, self._clock)
+            loaded = self._loaded(served)
         except Exception as error:  # noqa: BLE001 - logged below, and told to gateways
             return OfferChanged(_failed(served, error))
         took_ms = to_ms(self._clock() - start)
         log.info("model loaded: model=%s took_ms=%.0f", served.name, took_ms)
         return OfferChanged(_ready(loaded), loaded)
+
+    def _loaded(self, served: ServedModel) -> LoadedModel:
+        placement, is_paced = self._config.placement, self._config.paced is not None
+        check_fits_device(served.name, served.policy, is_paced=is_paced)
+        if is_paced:
+            return load_stand_in(served, placement)
+        return load_model(served, placement, self._call, self._clock)
 
     def _tell(self, event: LoaderEvent) -> None:
         if not self._is_stopped:

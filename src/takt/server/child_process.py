@@ -1,8 +1,9 @@
-"""What every child of the supervisor does alike: it is told once, and it tells.
+"""What every child of the supervisor does alike: how it is told, and how it tells.
 
 The first line of standard input is the child's configuration. Standard input then stays open as a
-lifeline: when it ends, the supervisor has died. Every change of the child's state is a line of
-JSON on standard output; its log goes to standard error.
+lifeline: what follows are commands (:mod:`takt.server.commands`), and when it ends, the supervisor
+has died. Every change of the child's state is a line of JSON on standard output; its log goes to
+standard error.
 """
 
 from __future__ import annotations

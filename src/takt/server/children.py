@@ -1,9 +1,13 @@
 """One child process of the supervisor: started, listened to, restarted, stopped.
 
 A child reads its configuration as one line of JSON from its standard input and then keeps reading:
-an end of file there means that the supervisor has died, and the child drains and exits. It tells
-of every change of its state with one line of JSON on its standard output; its log goes to standard
+further lines are commands (:mod:`takt.server.commands`), an empty one asks whether it lives, and an
+end of file means that the supervisor has died, upon which the child drains and exits. It tells of
+every change of its state with one line of JSON on its standard output; its log goes to standard
 error, which it shares with the supervisor.
+
+A child that listens is asked again and again whether it lives. One that is stopped, or whose loop
+is stuck, does not answer; it is killed and started again like one that has died.
 """
 
 from __future__ import annotations
@@ -18,12 +22,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from takt.errors import ConfigError
-from takt.units import SECOND, Nanos, to_seconds
+from takt.units import SECOND, Nanos, to_ms, to_seconds
 
 __all__ = ["Backoff", "Child", "ChildSpec"]
 
 _STEADY: Nanos = 30 * SECOND
 _MAX_LINE = 1 << 20
+_ASKS_PER_PATIENCE = 4
+_SECOND_LOOK: Nanos = SECOND // 10
+"""Perhaps it was this process that was held up: what a child has said meanwhile is read first."""
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +76,10 @@ class Child:
 
     Args:
         spec: What it runs.
-        on_event: Told each event of the child, as it was said.
+        on_event: Told each event of the child, as it was said; ``hung`` and ``died`` are ours.
         clock: Monotonic, in nanoseconds.
+        patience: How long it may leave the question unanswered whether it lives; None: it is not
+            asked.
     """
 
     def __init__(
@@ -78,11 +87,17 @@ class Child:
         spec: ChildSpec,
         on_event: Callable[[Child, Mapping[str, Any]], None],
         clock: Callable[[], Nanos],
+        *,
+        patience: Nanos | None = None,
     ) -> None:
         self.spec = spec
+        self.config: dict[str, Any] = copy.deepcopy({**spec.config})
+        """What it is told when it is started next."""
         self.has_been_up = False
         """Whether it has ever listened: its configuration is sound."""
-        self._config = copy.deepcopy({**spec.config})
+        self._patience = patience
+        self._lives = asyncio.Event()
+        self._is_up = False
         self._on_event = on_event
         self._clock = clock
         self._backoff = Backoff()
@@ -116,14 +131,14 @@ class Child:
             if not self.has_been_up:
                 raise ConfigError(f"{self.spec.name} {why}")
             wait = self._backoff.after_death(self._clock() - started)
-            log.warning(
-                "child died: name=%s status=%d deaths_in_a_row=%d restart_in_s=%.1f",
-                self.spec.name,
-                status,
-                self._backoff.deaths,
-                to_seconds(wait),
-            )
-            self._on_event(self, {"event": "died", "status": status})
+            died = {
+                "event": "died",
+                "status": status,
+                "deaths_in_a_row": self._backoff.deaths,
+                "restart_in_s": to_seconds(wait),
+            }
+            log.warning("child died: name=%s %s", self.spec.name, died)
+            self._on_event(self, died)
             await self._pause(wait)
 
     async def stop(self, within: Nanos) -> None:
@@ -145,6 +160,14 @@ class Child:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
+    def tell(self, command: Mapping[str, Any]) -> bool:
+        """Give the child a command; False if it does not run."""
+        process = self._process
+        if process is None or process.returncode is not None or process.stdin is None:
+            return False
+        process.stdin.write(json.dumps(command).encode() + b"\n")
+        return True
+
     async def _run_once(self) -> int:
         process = await asyncio.create_subprocess_exec(
             *self.spec.command,
@@ -160,10 +183,37 @@ class Child:
             process.kill()  # it was being started when everybody was told to stop
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(self._config).encode() + b"\n")
-        async for line in process.stdout:
-            self._hear(line)
+        process.stdin.write(json.dumps(self.config).encode() + b"\n")
+        watch: asyncio.Task[None] | None = None
+        try:
+            async for line in process.stdout:
+                self._hear(line)
+                if watch is None and self._is_up and self._patience is not None:
+                    watch = asyncio.create_task(self._watch(process, self._patience))
+        finally:
+            self._is_up = False
+            if watch is not None:
+                watch.cancel()
         return await process.wait()
+
+    async def _watch(self, process: asyncio.subprocess.Process, patience: Nanos) -> None:
+        """Ask the child whether it lives; kill it if it does not answer."""
+        assert process.stdin is not None
+        while True:
+            self._lives.clear()
+            process.stdin.write(b"\n")
+            if not (await self._answers(patience) or await self._answers(_SECOND_LOOK)):
+                break
+            await asyncio.sleep(to_seconds(patience // _ASKS_PER_PATIENCE))
+        self._on_event(self, {"event": "hung", "silence_ms": to_ms(patience)})
+        process.kill()
+
+    async def _answers(self, within: Nanos) -> bool:
+        try:
+            await asyncio.wait_for(self._lives.wait(), to_seconds(within))
+        except TimeoutError:
+            return False
+        return True
 
     def _hear(self, line: bytes) -> None:
         try:
@@ -174,14 +224,17 @@ class Child:
         if "event" not in event:
             log.warning("child said something odd: name=%s said=%r", self.spec.name, line[:200])
             return
+        if event["event"] == "lives":
+            self._lives.set()
+            return
         if event["event"] == "listening":
-            self.has_been_up = True
+            self.has_been_up = self._is_up = True
             self._keep_port(event)
         self._on_event(self, event)
 
     def _keep_port(self, event: Mapping[str, Any]) -> None:
         """A door that took a free port has it in its next life, too: robots know it by now."""
-        door = self._config.get(event.get("door", ""))
+        door = self.config.get(event.get("door", ""))
         if isinstance(door, dict) and "port" in event:
             door["port"] = event["port"]
 

@@ -5,15 +5,19 @@ Its configuration is the first line of its standard input::
     {"gateway": {...}, "openpi": {"host": "127.0.0.1", "port": 8000, "token": null}}
 
 with a :class:`~takt.gateway.config.GatewayConfig` and one entry per door. Standard input then stays
-open as a lifeline: when it ends, the supervisor has died, and the gateway drains and exits, as it
-does on SIGTERM. Every change of its state is a line of JSON on standard output:
+open as a lifeline: further lines are commands (:mod:`takt.server.commands`), and when it ends, the
+supervisor has died, and the gateway drains and exits, as it does on SIGTERM. Every change of its
+state is a line of JSON on standard output:
 
 ==================  ==========================================================================
 event               fields
 ==================  ==========================================================================
 ``listening``       ``door``, ``host`` and ``port`` that were bound
-``ready``           ``models``: every one is served; said once
-``model_failed``    ``model``, ``worker``, ``reason``
+``ready``           ``models``: those that are served; no other is loading. Said once
+``model_failed``    ``model``, ``reason`` and, where it is a worker's, ``worker``
+``model_added``     ``model``: robots may ask for it
+``model_removed``   ``model``: robots may ask for it no longer
+``model_refused``   ``model``, ``reason``: it was not added or removed
 ``worker_lost``     ``worker``, ``reason``
 ``worker_back``     ``worker``: it has been lost and serves again
 ``worker_hung``     ``worker``, ``silence_ms``: it should be killed
@@ -27,20 +31,27 @@ Its log goes to standard error.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
+from takt.doors.lerobot_options import LerobotOptions
 from takt.doors.openpi_websocket import OpenpiDoor
 from takt.errors import ConfigError
 from takt.gateway.config import GatewayConfig
 from takt.gateway.gateway import Gateway
+from takt.gateway.models import open_model
+from takt.schema.commands import AskLife, LoadModel, UnloadModel
+from takt.schema.serving import ServedModel
 from takt.server.child_process import allow_many_files, announce, begin_log, first_line
+from takt.server.commands import CommandLines
 
 try:
     from uvloop import new_event_loop
@@ -75,6 +86,8 @@ class GatewayProcessConfig:
     """The gateway itself."""
     openpi: DoorAddress
     """The openpi door."""
+    lerobot: LerobotOptions | None = None
+    """The LeRobot door; None: there is none."""
 
     @classmethod
     def from_json(cls, document: bytes) -> GatewayProcessConfig:
@@ -85,14 +98,15 @@ class GatewayProcessConfig:
         """
         try:
             parts = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-            unknown = sorted(parts.keys() - {"gateway", "openpi"})
+            unknown = sorted(parts.keys() - {"gateway", "openpi", "lerobot"})
             if unknown:
                 raise ConfigError(f"gateway process: unknown part {unknown[0]!r}")
             gateway = GatewayConfig.from_json(bytes(parts.pop("gateway", msgspec.Raw(b"{}"))))
             door = msgspec.json.decode(parts.pop("openpi", b"{}"), type=DoorAddress)
+            lerobot = msgspec.json.decode(parts.pop("lerobot", b"null"), type=LerobotOptions | None)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"gateway process: {error}") from None
-        return cls(gateway=gateway, openpi=door)
+        return cls(gateway=gateway, openpi=door, lerobot=lerobot)
 
 
 def main() -> None:
@@ -111,31 +125,107 @@ def main() -> None:
 
 async def _serve(config: GatewayProcessConfig, lifeline: int) -> None:
     stop = asyncio.get_running_loop().create_future()
-    _watch(lifeline, stop)
     gateway = Gateway(config.gateway, on_event=_announce)
-    door = OpenpiDoor(gateway, token=config.openpi.token)
+    _watch(lifeline, stop, _Commands(gateway))
+    openpi = OpenpiDoor(gateway, token=config.openpi.token)
+    doors: list[_Door] = [openpi]
     try:
         gateway.start()
-        host, port = await door.start(config.openpi.host, config.openpi.port)
+        host, port = await openpi.start(config.openpi.host, config.openpi.port)
         _announce("listening", {"door": "openpi", "host": host, "port": port})
+        if config.lerobot is not None:
+            doors.append(await _open_lerobot(gateway, config.lerobot))
+        # What starting left behind lives as long as the process: no collection looks at it again.
+        gc.collect()
+        gc.freeze()
         reason = await stop
         _announce("draining", {"reason": reason})
-        await _drain(gateway, door, reason)
-        _announce("stopped", {"counters": {**gateway.statistics(), **door.statistics()}})
+        await _drain(gateway, doors, reason)
+        counters = gateway.statistics()
+        for door in doors:
+            counters |= door.statistics()
+        _announce("stopped", {"counters": counters})
     finally:
         gateway.close()
 
 
-async def _drain(gateway: Gateway, door: OpenpiDoor, reason: str) -> None:
-    door.stop_listening()
+class _Door(Protocol):
+    """What every door can be told."""
+
+    def stop_listening(self) -> None:
+        """Take nothing new."""
+        ...
+
+    async def close(self, reason: str) -> None:
+        """Close every connection."""
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """Every counter by name."""
+        ...
+
+
+async def _open_lerobot(gateway: Gateway, options: LerobotOptions) -> _Door:
+    from takt.doors.lerobot_grpc import LerobotDoor  # imports gRPC
+
+    door = LerobotDoor(gateway, options)
+    host, port = await door.start()
+    _announce("listening", {"door": "lerobot", "host": host, "port": port})
+    return door
+
+
+async def _drain(gateway: Gateway, doors: list[_Door], reason: str) -> None:
+    for door in doors:
+        door.stop_listening()
     try:
         await asyncio.wait_for(gateway.drain(reason), _DRAIN_S)
     except TimeoutError:
         log.warning("requests were still under way when the time to drain was over")
-    await door.close(reason)
+    for door in doors:
+        await door.close(reason)
 
 
-def _watch(lifeline: int, stop: asyncio.Future[str]) -> None:
+class _Commands:
+    """Does what the supervisor asks for while the gateway runs."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._lines = CommandLines()
+        self._adding: set[asyncio.Task[None]] = set()
+
+    def feed(self, data: bytes) -> None:
+        """Take in what came on the lifeline."""
+        for command in self._lines.feed(data):
+            match command:
+                case AskLife():
+                    _announce("lives", {})
+                case LoadModel(model):
+                    adding = asyncio.create_task(self._add(model))
+                    self._adding.add(adding)
+                    adding.add_done_callback(self._adding.discard)
+                case UnloadModel(name):
+                    self._remove(name)
+
+    async def _add(self, served: ServedModel) -> None:
+        try:
+            # A card may lie on a slow disk, and robots do not wait for it.
+            model = await asyncio.to_thread(open_model, served)
+            self._gateway.add_model(model)
+        except ConfigError as error:
+            _announce("model_refused", {"model": served.name, "reason": str(error)})
+        else:
+            _announce("model_added", {"model": served.name})
+
+    def _remove(self, name: str) -> None:
+        try:
+            self._gateway.remove_model(name)
+        except ConfigError as error:
+            _announce("model_refused", {"model": name, "reason": str(error)})
+        else:
+            _announce("model_removed", {"model": name})
+
+
+def _watch(lifeline: int, stop: asyncio.Future[str], commands: _Commands) -> None:
     """Let a signal or the end of the supervisor stop the gateway."""
     loop = asyncio.get_running_loop()
 
@@ -144,7 +234,10 @@ def _watch(lifeline: int, stop: asyncio.Future[str]) -> None:
             stop.set_result(reason)
 
     def read_lifeline() -> None:
-        if not os.read(lifeline, 4096):
+        data = os.read(lifeline, 1 << 16)
+        if data:
+            commands.feed(data)
+        else:
             loop.remove_reader(lifeline)
             say_stop("the server's supervisor is gone")
 

@@ -2,6 +2,10 @@
 
 Workers come first, then the gateway that robots connect to. On SIGTERM or SIGINT the gateway
 drains, then the workers. If the supervisor dies its children notice and drain by themselves.
+
+A worker that hangs is found by the gateways, which wait for it; a gateway that hangs by the
+supervisor, which asks it whether it lives. Workers are asked too, with more patience: it finds one
+that hangs before a gateway could send it anything.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from takt.errors import ConfigError
+from takt.server.admin import Admin
 from takt.server.children import Child, ChildSpec
+from takt.server.model_desk import ModelDesk
 from takt.units import SECOND, Nanos
 
 __all__ = ["Supervisor"]
@@ -30,6 +36,9 @@ class Supervisor:
         gateways: Processes that own doors; started after the workers and stopped before them.
         on_event: Told each event of each child: its name and what it said.
         drain: Time each child has to finish what is under way.
+        gateway_patience: How long a gateway may not answer before it counts as hung.
+        worker_patience: The same of a worker, which may be loading a model.
+        admin: Address of the operator's door; None: there is none.
         clock: Monotonic, in nanoseconds.
     """
 
@@ -40,12 +49,21 @@ class Supervisor:
         on_event: Callable[[str, Mapping[str, Any]], None],
         *,
         drain: Nanos = 10 * SECOND,
+        gateway_patience: Nanos = 2 * SECOND,
+        worker_patience: Nanos = 30 * SECOND,
+        admin: str | None = None,
         clock: Callable[[], Nanos] = time.monotonic_ns,
     ) -> None:
         self._on_event = on_event
         self._drain = drain
-        self.workers = [Child(spec, self._heard, clock) for spec in workers]
-        self.gateways = [Child(spec, self._heard, clock) for spec in gateways]
+        self._admin = admin
+        self.workers = [
+            Child(spec, self._heard, clock, patience=worker_patience) for spec in workers
+        ]
+        self.gateways = [
+            Child(spec, self._heard, clock, patience=gateway_patience) for spec in gateways
+        ]
+        self.models = ModelDesk(self.workers, self.gateways)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -54,6 +72,17 @@ class Supervisor:
         Raises:
             ConfigError: A child cannot start at all.
         """
+        if self._admin is None:
+            await self._run()
+            return
+        admin = Admin(self.models, self._admin)
+        try:
+            await admin.serve()
+            await self._run()
+        finally:
+            admin.close()
+
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -88,6 +117,7 @@ class Supervisor:
         if isinstance(hung, str):
             log.warning("worker hung: name=%s", hung)
             self.kill(hung)
+        self.models.heard(child, event)
         self._on_event(child.spec.name, {**event, "pid": child.pid})
 
     async def _stop_children(self) -> None:

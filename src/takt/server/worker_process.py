@@ -1,8 +1,9 @@
 """Entry point of a worker process: ``python -m takt.server.worker_process``.
 
-Its configuration is the first line of its standard input, which then stays open as a lifeline: when
-it ends, the supervisor has died, and the worker drains and exits, as it does on SIGTERM. Every
-change of its state is a line of JSON on standard output; its log goes to standard error.
+Its configuration is the first line of its standard input, which then stays open as a lifeline:
+further lines are commands (:mod:`takt.server.commands`), and when it ends, the supervisor has died,
+and the worker drains and exits, as it does on SIGTERM. Every change of its state is a line of JSON
+on standard output; its log goes to standard error.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from types import FrameType
 
 from takt.errors import ConfigError
 from takt.runtime.config import WorkerConfig
+from takt.runtime.inbox import Inbox
 from takt.runtime.worker import run_worker
+from takt.schema.commands import Command
 from takt.server.child_process import allow_many_files, announce, begin_log, first_line
+from takt.server.commands import CommandLines
 
 __all__ = ["main"]
 
@@ -51,14 +55,19 @@ def _serve(lifeline: int) -> None:
     signal.signal(signal.SIGTERM, stop_serving)
     # A Ctrl-C at the terminal reaches the whole group; the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_hold, args=(lifeline, stop), name="lifeline", daemon=True).start()
-    run_worker(config, _inherited(config.listening_fd), stop, announce=announce)
+    commands: Inbox[Command] = Inbox()
+    hold = (lifeline, commands, stop)
+    threading.Thread(target=_hold, args=hold, name="lifeline", daemon=True).start()
+    listening = _inherited(config.listening_fd)
+    run_worker(config, listening, stop, commands=commands, announce=announce)
 
 
-def _hold(lifeline: int, stop: int) -> None:
-    """Wait for the end of the supervisor."""
-    while os.read(lifeline, 4096):
-        pass
+def _hold(lifeline: int, commands: Inbox[Command], stop: int) -> None:
+    """Hand over what the supervisor asks for, until its end."""
+    lines = CommandLines()
+    while data := os.read(lifeline, 1 << 16):
+        for command in lines.feed(data):
+            commands.post(command)
     os.eventfd_write(stop, 1)
 
 
