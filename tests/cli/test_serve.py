@@ -14,7 +14,7 @@ from takt.errors import ConfigError
 def test_a_model_may_be_served_under_another_name() -> None:
     plan = Serve(model=("fold=echo", "mini")).plan()
 
-    assert [(model.name, model.policy) for model in plan.models] == [
+    assert [(model.name, model.policy) for model in plan.devices[0].models] == [
         ("fold", "echo"),
         ("mini", "mini"),
     ]
@@ -23,14 +23,14 @@ def test_a_model_may_be_served_under_another_name() -> None:
 def test_a_path_is_resolved_before_processes_start(tmp_path: Path) -> None:
     plan = Serve(model=(f"fold={tmp_path}/x/../checkpoint",)).plan()
 
-    assert plan.models[0].policy == str(tmp_path / "checkpoint")
+    assert plan.devices[0].models[0].policy == str(tmp_path / "checkpoint")
 
 
 def test_echo_options_reach_echo_alone() -> None:
     plan = Serve(model=("echo", "mini"), latency_ms=20.0, horizon=16).plan()
 
-    assert plan.models[0].options == {"latency_ms": 20.0, "horizon": 16}
-    assert plan.models[1].options == {}
+    assert plan.devices[0].models[0].options == {"latency_ms": 20.0, "horizon": 16}
+    assert plan.devices[0].models[1].options == {}
 
 
 def test_the_token_comes_from_a_file(tmp_path: Path) -> None:
@@ -60,10 +60,51 @@ def test_no_model_is_one_line_and_status_1(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "takt: nothing to serve: give at least one --model\n"
 
 
-@pytest.mark.parametrize("door", ["lerobot", "groot", "http"])
+@pytest.mark.parametrize("door", ["groot", "http"])
 def test_a_door_that_does_not_exist_is_refused_by_name(
     door: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--model", "echo", f"--{door}", "8080"]) == 1
 
     assert f"no {door} door" in capsys.readouterr().err
+
+
+# Paced devices and fleet files
+
+
+def test_a_paced_server_serves_stand_ins_with_the_promises_of_their_architectures() -> None:
+    plan = Serve(model=("pi0", "fold=smolvla"), paced="h100", paced_seed=2).plan()
+
+    (device,) = plan.devices
+    assert [(m.name, m.policy, m.slo_ms) for m in device.models] == [
+        ("pi0", "paced:pi0", 156.0),
+        ("fold", "paced:smolvla", 65.0),
+    ]
+    assert (device.paced, device.paced_seed, device.prefix_cores) == ("h100", 2, ())
+
+
+def test_a_promise_of_the_operator_comes_first() -> None:
+    plan = Serve(model=("pi0",), paced="h100", slo_ms=99.0).plan()
+
+    assert plan.devices[0].models[0].slo_ms == 99.0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--paced", "h100", "--model", "mini"], "no stand-in for 'mini'; there are: pi0"),
+        (["--paced", "rtx-9000", "--model", "pi0"], "no device 'rtx-9000'; known: rtx-pro-6000"),
+        (["--paced-seed", "1", "--model", "echo"], "paced_seed is for a paced device"),
+        (["--fleet", "fleet.yaml", "--model", "echo"], "--model: the fleet file says what"),
+        (["--fleet", "fleet.yaml", "--slo-ms", "9"], "--slo-ms: the fleet file says what"),
+        (["--fleet", "no-such.yaml"], "no-such.yaml: no such file"),
+    ],
+)
+def test_what_cannot_be_paced_or_served_is_one_line_and_status_1(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *options]) == 1
+
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1

@@ -45,9 +45,9 @@ def decoded(data: memoryview) -> tuple[ReadRequest, Any]:
 def reader_after(*messages: memoryview) -> RepeatReader:
     reader = RepeatReader()
     for data in messages:
-        if reader.read(data) is None:
+        if reader.read(data, SPEC) is None:
             (_, options, observation), message = decoded(data)
-            reader.remember(data, message, options, observation)
+            reader.remember(data, message, options, observation, SPEC)
     return reader
 
 
@@ -68,7 +68,7 @@ def test_a_repetition_has_the_new_numbers_and_everything_else_of_the_old() -> No
     reader = reader_after(message_of(1, 1, options, {"extra_gain": 0.5}))
     data = message_of(2.5, 9, options, {"extra_gain": 0.5})
 
-    read = reader.read(data)
+    read = reader.read(data, SPEC)
 
     assert read is not None
     expected, _ = decoded(data)
@@ -95,8 +95,8 @@ def test_a_repetition_has_the_new_numbers_and_everything_else_of_the_old() -> No
 def test_a_message_that_differs_outside_its_arrays_is_no_repetition(data: memoryview) -> None:
     reader = reader_after(message_of())
 
-    assert reader.read(data) is None
-    assert reader.read(message_of(3)) is not None
+    assert reader.read(data, SPEC) is None
+    assert reader.read(message_of(3), SPEC) is not None
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_what_cannot_be_put_together_again_from_its_arrays_is_not_remembered(
     except RefusedError:
         return
 
-    assert reader.read(message_of(values=values)) is None
+    assert reader.read(message_of(values=values), SPEC) is None
 
 
 def test_a_client_that_never_repeats_itself_is_given_up() -> None:
     reader = reader_after(*(message_of(options=RequestOptions(sequence=n)) for n in range(20)))
 
-    assert reader.read(message_of(options=RequestOptions(sequence=19))) is None
+    assert reader.read(message_of(options=RequestOptions(sequence=19)), SPEC) is None
 
 
 def test_nothing_of_a_message_is_kept_but_what_lies_outside_its_arrays() -> None:
@@ -134,11 +134,18 @@ def test_nothing_of_a_message_is_kept_but_what_lies_outside_its_arrays() -> None
     reader = reader_after(memoryview(buffer))
     buffer[:] = bytes(len(buffer))
 
-    read = reader.read(message_of(4, 2))
+    read = reader.read(message_of(4, 2), SPEC)
 
     assert read is not None
     assert read.observation.prompt == "pick up the cup"
     np.testing.assert_array_equal(read.observation.images["image"], np.full((4, 6, 3), 2))
+
+
+def test_nothing_repeats_once_another_model_goes_by_the_name() -> None:
+    reader = reader_after(message_of())
+
+    assert reader.read(message_of(3), ObservationSpec(state_dim=8)) is None
+    assert reader.read(message_of(3), SPEC) is not None
 
 
 @settings(max_examples=200, deadline=None)
@@ -152,7 +159,7 @@ def test_whatever_a_client_changes_a_repetition_means_what_decoding_it_says(
         place = data.draw(st.integers(0, len(changed) - 1))
         changed[place] = data.draw(st.integers(0, 255))
 
-    read = reader.read(memoryview(changed))
+    read = reader.read(memoryview(changed), SPEC)
 
     if read is not None:
         expected, _ = decoded(memoryview(changed))

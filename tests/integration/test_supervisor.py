@@ -228,3 +228,25 @@ def test_a_door_that_took_a_free_port_has_it_in_its_next_life(tmp_path: Path) ->
         await asyncio.wait_for(life, 20)
 
     asyncio.run(scenario())
+
+
+def test_a_child_that_does_not_say_it_lives_is_killed_and_started_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        supervisor = Supervisor(
+            [], [spec(tmp_path, "gateway-0")], listener.hear, gateway_patience=SECOND // 10
+        )
+        life = asyncio.create_task(supervisor.run())
+        first = await listener.wait_for("listening")
+
+        hung = await listener.wait_for("hung")
+        died = await listener.wait_for("died")
+        second = await listener.wait_for("listening", 2)
+
+        assert (hung["pid"], hung["silence_ms"]) == (first["pid"], 100)
+        assert died["status"] == -signal.SIGKILL
+        assert second["pid"] != first["pid"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(life, 20)
+
+    asyncio.run(scenario())

@@ -22,9 +22,10 @@ from takt.cli.driving.robot import Behaviour, Deadline
 from takt.cli.option_numbers import check_numbers
 from takt.client.connection import Connection, connect
 from takt.errors import ConfigError, UsageError
+from takt.policies.stand_in import PACED
 from takt.units import SECOND, Nanos, ms, seconds
 
-__all__ = ["Drive"]
+__all__ = ["Drive", "count_robots"]
 
 _MAX_ROBOTS = 512
 _MOST = {
@@ -150,7 +151,7 @@ class Drive:
 
     def _counts(self) -> list[tuple[str | None, int]]:
         """How many robots ask which model; None is the server's default."""
-        counts = [_count(given, self.model) for given in self.robots or ("8",)]
+        counts = [count_robots(given, self.model) for given in self.robots or ("8",)]
         total = sum(count for _, count in counts)
         if total > _MAX_ROBOTS:
             raise UsageError(f"--robots: at most {_MAX_ROBOTS} in all, got {total}")
@@ -171,6 +172,7 @@ class Drive:
             rate_hz=self.rate_hz if self.threshold is None else None,
             threshold=0.5 if self.threshold is None else self.threshold,
             deadline=self.deadline,
+            is_paced=spec is not None and spec.architecture.startswith(PACED),
         )
         return _Kind(model=model, behaviour=behaviour, observing=Observing.of(spec))
 
@@ -205,8 +207,12 @@ class _Kind:
     observing: Observing
 
 
-def _count(given: str, default: str | None) -> tuple[str | None, int]:
-    """The model and the number in ``N`` or ``MODEL=N``."""
+def count_robots(given: str, default: str | None) -> tuple[str | None, int]:
+    """The model and the number in ``N`` or ``MODEL=N``.
+
+    Raises:
+        UsageError: It is neither.
+    """
     model, has_model, number = given.rpartition("=")
     if not number.isascii() or not number.isdigit() or int(number) < 1 or (has_model and not model):
         raise UsageError(f"--robots {given!r}: expected N or MODEL=N, such as 8 or mini=8")

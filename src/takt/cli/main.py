@@ -36,11 +36,14 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "serve": Entry("takt.cli.serve", "Serve", "serve policies to robots"),
+    "models": Entry("takt.cli.models", "Models", "load and unload models of a running server"),
     "policy": Entry("takt.cli.policy", "Policy", "show a policy's card, verify its network"),
     "replay": Entry("takt.cli.replay", "Replay", "check that a recorded trace decides again"),
     "hardware": Entry("takt.cli.hardware", "Hardware", "modelled stage times of GPUs, with errors"),
+    "episode": Entry("takt.cli.episode", "Episode", "what moved a robot, and why"),
     "drive": Entry("takt.cli.drive", "Drive", "let simulated robots run against a server"),
     "demo": Entry("takt.cli.demo", "Demo", "serve and drive a small fleet on this computer"),
+    "eval": Entry("takt.cli.eval", "Eval", "how often a policy solves a simulated task"),
     "simulate": Entry("takt.cli.simulate", "Simulate", "predict a fleet's attainment, no GPU"),
     "plan": Entry("takt.cli.plan", "Plan", "how many robots a device carries, no GPU"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
@@ -10,16 +11,28 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import tyro
 
 from takt.cli.option_numbers import check_numbers
+from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions
 from takt.errors import ConfigError
+from takt.hardware.architectures import architecture_named
 from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
+from takt.policies.stand_in import PACED, stand_in_named
 from takt.schema.serving import ServedModel
-from takt.server.composition import Composition, ServerPlan, split_cores
+from takt.server.admin import admin_address
+from takt.server.composition import (
+    Composition,
+    DevicePlan,
+    GatewayPlan,
+    ServerPlan,
+    split_cores,
+)
+from takt.server.fleet_server import server_plan
 from takt.server.log_lines import LogLines, one_line
 from takt.server.supervisor import Supervisor
 from takt.units import seconds
@@ -29,8 +42,23 @@ __all__ = ["Serve"]
 _OnEvent: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 _ECHO_OPTIONS = ("horizon", "latency_ms", "latency_per_row_ms", "prefix_share", "strict_spec")
-_FUTURE_DOORS = ("lerobot", "groot", "http")
-_MOST = {"slo_ms": 3_600_000.0, "drain_seconds": 3600.0}
+_BESIDE_FLEET = (
+    "fleet",
+    "host",
+    "token",
+    "token_file",
+    "network_allowance_ms",
+    "trace",
+    "state_dir",
+    "hang_ms",
+    "drain_seconds",
+    "json",
+    "verbose",
+)
+"""Options that say nothing a fleet file says."""
+_SLO_MS = 200.0
+_FUTURE_DOORS = ("groot", "http")
+_MOST = {"slo_ms": 3_600_000.0, "hang_ms": 3_600_000.0, "drain_seconds": 3600.0}
 """Options that must lie above 0 and up to this."""
 
 
@@ -47,15 +75,34 @@ class Serve:
     or the directory of a checkpoint. The first is the default for robots that name none."""
     openpi: int = 8000
     """Port of the openpi door; 0 takes a free one."""
+    lerobot: int | None = None
+    """Port of the LeRobot door; 0 takes a free one. There is no such door when absent."""
     host: str = "127.0.0.1"
     """Address the doors bind."""
+    allow_from: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """DOOR=NETWORK or NETWORK, such as lerobot=10.0.0.0/24; may be repeated. Where robots may come
+    from, for doors whose protocol cannot carry a token and whose host others can reach."""
+    alias: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """MODEL=NAME: a further name of a model, what LeRobot robots give as pretrained_name_or_path.
+    Nothing is downloaded or opened; may be repeated."""
+    state_dir: Annotated[Path | None, tyro.conf.arg(metavar="DIRECTORY")] = None
+    """Where the LeRobot door keeps what sessions are known by, so that robots go on after a
+    restart of the server; in memory when absent."""
     token_file: Path | None = None
     """File with the token robots must present. The environment variable TAKT_TOKEN does the
     same."""
     token: str | None = None
     """The token itself; for tests, as others can read the command line."""
-    slo_ms: float = 200.0
-    """Promised time from a robot sending an observation to the answer being at the robot."""
+    fleet: Annotated[Path | None, tyro.conf.arg(metavar="FLEET.yaml")] = None
+    """Serve the devices, models and gateways of a fleet file instead of --model."""
+    paced: str | None = None
+    """A GPU of 'takt hardware' to rehearse: launches take its modelled times by waiting, models are
+    stand-ins named by their architecture (pi0, smolvla), and nothing is computed."""
+    paced_seed: int | None = None
+    """--paced: a stranger, whose times differ from the model's by up to a fifth."""
+    slo_ms: float | None = None
+    """Promised time from a robot sending an observation to the answer being at the robot; 200 when
+    absent, with --paced the architecture's own."""
     formation: str = "lockstep"
     """How the device's lanes are driven: lockstep, flowing or monolithic."""
     discipline: str = "earliest_deadline"
@@ -79,19 +126,23 @@ class Serve:
     tokenizer: Path | None = None
     """LeRobot checkpoints: their tokenizer, a file or a directory, where they do not bring it and
     the local Hugging Face cache has none."""
+    stock_resize: bool = False
+    """LeRobot checkpoints: first stretch images as LeRobot's own asynchronous server does, to
+    compare with one."""
     deterministic: bool = False
     """LeRobot checkpoints: run every row alone, so that a chunk is the same to the last bit
     whatever else is served. Slow."""
     trace: Path | None = None
     """Write everything the scheduler is told and decides to this file; see 'takt replay'."""
+    hang_ms: float = 1000.0
+    """A worker that owes answers and makes no progress for this long, and for five times its
+    longest launch, is killed and started again."""
     drain_seconds: float = 10.0
     """Time that requests under way have after SIGTERM."""
     json: bool = False
     """Print one line of JSON per event instead of sentences."""
     verbose: bool = False
     """Log what the processes do."""
-    lerobot: int | None = None
-    """Refused: this version has no such door."""
     groot: int | None = None
     """Refused: this version has no such door."""
     http: int | None = None
@@ -101,8 +152,10 @@ class Serve:
         """Serve until SIGTERM or Ctrl-C."""
         for door in _FUTURE_DOORS:
             if getattr(self, door) is not None:
-                raise ConfigError(f"--{door}: this version has no {door} door; it has: openpi")
-        plan = self.plan()
+                raise ConfigError(
+                    f"--{door}: this version has no {door} door; it has: openpi, lerobot"
+                )
+        plan = self.plan() if self.fleet is None else self._fleet_plan(self.fleet)
         handler = logging.StreamHandler()
         handler.setFormatter(LogLines())
         logging.basicConfig(
@@ -110,7 +163,7 @@ class Serve:
         )
         os.environ["TAKT_LOG_LEVEL"] = "INFO" if self.verbose else "WARNING"  # children inherit it
         composition = Composition.of(plan)
-        say = _say_json if self.json else _Narrator().say
+        say = partial(_say_json, plan.paced) if self.json else _Narrator(plan.paced).say
         try:
             asyncio.run(self._supervise(composition, say))
         finally:
@@ -124,35 +177,104 @@ class Serve:
         """
         check_numbers(self, _MOST)
         prefix, denoise = self.prefix_cores, self.denoise_cores
-        if not prefix and not denoise:
+        if not prefix and not denoise and self.paced is None:
             prefix, denoise = split_cores(sorted(os.sched_getaffinity(0)))
-        return ServerPlan(
+        device = DevicePlan(
             models=tuple(self._model(given) for given in self.model),
-            host=self.host,
-            openpi_port=self.openpi,
-            token=self._token(),
             formation=self.formation,
             discipline=self.discipline,
             prefix_cores=prefix,
             denoise_cores=denoise,
-            network_allowance_ms=self.network_allowance_ms,
+            paced=self.paced,
+            paced_seed=self.paced_seed,
             trace_path=None if self.trace is None else str(self.trace.resolve()),
+        )
+        return ServerPlan(
+            devices=(device,),
+            gateways=(
+                GatewayPlan(
+                    host=self.host,
+                    openpi_port=self.openpi,
+                    lerobot=self._lerobot([model.name for model in device.models]),
+                ),
+            ),
+            token=self._token(),
+            network_allowance_ms=self.network_allowance_ms,
+            hang_ms=self.hang_ms,
+        )
+
+    def _fleet_plan(self, path: Path) -> ServerPlan:
+        check_numbers(self, _MOST)
+        for option in dataclasses.fields(self):
+            if option.name not in _BESIDE_FLEET and getattr(self, option.name) != option.default:
+                name = option.name.replace("_", "-")
+                raise ConfigError(f"--{name}: the fleet file says what is served; leave it out")
+        plan = server_plan(
+            path,
+            cores=tuple(sorted(os.sched_getaffinity(0))),
+            host=self.host,
+            token=self._token(),
+            network_allowance_ms=self.network_allowance_ms,
+            trace=self.trace,
+            state_dir=self.state_dir,
+        )
+        return dataclasses.replace(plan, hang_ms=self.hang_ms)
+
+    def _lerobot(self, models: list[str]) -> LerobotOptions | None:
+        """The LeRobot door.
+
+        Raises:
+            ConfigError: An option is impossible, or is given without the door.
+        """
+        if self.lerobot is None:
+            for name in ("allow_from", "alias", "state_dir"):
+                if getattr(self, name):
+                    raise ConfigError(f"--{name.replace('_', '-')}: needs --lerobot PORT")
+            return None
+        aliases: dict[str, list[str]] = {}
+        for given in self.alias:
+            model, _, alias = given.partition("=")
+            if model not in models or not alias:
+                raise ConfigError(
+                    f"--alias {given!r}: expected MODEL=NAME with a model of {', '.join(models)}"
+                )
+            aliases.setdefault(model, []).append(alias)
+        return LerobotOptions(
+            host=self.host,
+            port=self.lerobot,
+            allow_from=tuple(_network_for("lerobot", given) for given in self.allow_from),
+            state_dir=None if self.state_dir is None else str(self.state_dir.resolve()),
+            models={
+                model: LerobotModelOptions(aliases=tuple(names)) for model, names in aliases.items()
+            },
         )
 
     async def _supervise(self, composition: Composition, say: _OnEvent) -> None:
         supervisor = Supervisor(
-            composition.workers, composition.gateways, say, drain=seconds(self.drain_seconds)
+            composition.workers,
+            composition.gateways,
+            say,
+            drain=seconds(self.drain_seconds),
+            admin=admin_address(os.getpid()),
         )
         await supervisor.run()
 
     def _model(self, given: str) -> ServedModel:
         name, _, policy = given.partition("=")
         policy = policy or name
+        if self.paced is not None:
+            return self._stand_in(name, policy)
         options = self._echo_options() if policy == "echo" else {}
         if policy not in KNOWN_POLICIES:
             policy = str(Path(policy).resolve())
             options = self._checkpoint_options(Path(policy))
-        return ServedModel(name=name, policy=policy, options=options, slo_ms=self.slo_ms)
+        return ServedModel(name=name, policy=policy, options=options, slo_ms=self.slo_ms or _SLO_MS)
+
+    def _stand_in(self, name: str, architecture: str) -> ServedModel:
+        architecture = architecture.removeprefix(PACED)
+        stand_in_named(architecture)
+        slo_ms = self.slo_ms or architecture_named(architecture).slo_ms
+        return ServedModel(name=name, policy=PACED + architecture, slo_ms=slo_ms)
 
     def _echo_options(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in _ECHO_OPTIONS}
@@ -165,7 +287,9 @@ class Serve:
     def _checkpoint_options(self, path: Path) -> dict[str, Any]:
         if not is_lerobot_checkpoint(path):
             return {}
-        given: dict[str, Any] = {"deterministic": True} if self.deterministic else {}
+        given: dict[str, Any] = {
+            name: True for name in ("deterministic", "stock_resize") if getattr(self, name)
+        }
         if self.tokenizer is not None:
             given["tokenizer"] = str(self.tokenizer.resolve())
         return given
@@ -182,19 +306,40 @@ class Serve:
         return self.token or os.environ.get("TAKT_TOKEN") or None
 
 
-def _say_json(name: str, event: Mapping[str, Any]) -> None:
-    print(json.dumps({**event, "process": name}), flush=True)
+def _network_for(door: str, given: str) -> str:
+    """The network of an ``--allow-from``.
+
+    Raises:
+        ConfigError: It is for a door whose robots present a token, or for none.
+    """
+    named, _, network = given.rpartition("=")
+    if named not in {"", door}:
+        raise ConfigError(f"--allow-from {given!r}: expected {door}=NETWORK, such as 10.0.0.0/24")
+    return network
+
+
+def _say_json(paced: str | None, name: str, event: Mapping[str, Any]) -> None:
+    mark = {} if paced is None else {"paced": paced}
+    print(json.dumps({**event, "process": name, **mark}), flush=True)
 
 
 class _Narrator:
     """Says in sentences what happens to the server's processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, paced: str | None) -> None:
         self._since = time.monotonic()
+        self._failed: set[str] = set()
+        self._mark = (
+            "" if paced is None else f" (paced {paced}: launches wait, nothing is computed)"
+        )
 
     def say(self, name: str, event: Mapping[str, Any]) -> None:
         """Say one event, if a person would want to know."""
         sentence = self._sentence(name, event)
+        if event.get("event") == "model_failed" and sentence is not None:
+            if sentence in self._failed:
+                return  # worker and gateway both say so
+            self._failed.add(sentence)
         if sentence is not None:
             print(one_line(sentence), file=sys.stderr, flush=True)
 
@@ -205,15 +350,25 @@ class _Narrator:
         if template is None:
             return None
         models = cast("list[str]", event.get("models", []))
-        told = {"name": name, "took": time.monotonic() - self._since, "ready": ", ".join(models)}
-        return template.format_map({**event, **told})
+        scheme = "ws" if event.get("door") == "openpi" else "grpc"
+        told = {
+            "scheme": scheme,
+            "name": name,
+            "took": time.monotonic() - self._since,
+            "ready": ", ".join(models),
+        }
+        return template.format_map({**event, **told}) + self._mark
 
 
 _SENTENCES = {
-    "listening": "{door} door at ws://{host}:{port}",
+    "listening": "{door} door at {scheme}://{host}:{port}",
     "ready": "ready after {took:.1f} s: {ready}",
     "model_failed": "model {model} failed to load: {reason}",
     "worker_lost": "lost {worker}; its robots are told, and it is started again",
     "worker_back": "{worker} is back",
-    "died": "{name} died with status {status}; starting it again",
+    "hung": "{name} did not answer for {silence_ms:.0f} ms; it is killed and started again",
+    "died": "{name} died with status {status}, {deaths_in_a_row} in a row; starting it again in"
+    " {restart_in_s:.1f} s",
+    "model_added": "{name}: robots may ask for {model}",
+    "model_unloaded": "{name}: {model} is unloaded",
 }

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from takt.schema.observation import Observation
+from takt.schema.spec import ObservationSpec
 from takt.wire.msgpack_arrays import Dialect
 from takt.wire.openpi import DecodedMessage
 from takt.wire.openpi_options import RequestOptions
@@ -70,6 +71,8 @@ class _Form(NamedTuple):
     """Its observation has no arrays."""
     state: _Place | None
     images: Mapping[str, _Place]
+    spec: ObservationSpec
+    """What it was read by."""
 
 
 class RepeatReader:
@@ -79,10 +82,16 @@ class RepeatReader:
         self._form: _Form | None = None
         self._misses = 0
 
-    def read(self, data: memoryview) -> ReadRequest | None:
-        """What a message means, if it repeats the one that is remembered; else None."""
+    def read(self, data: memoryview, spec: ObservationSpec) -> ReadRequest | None:
+        """What a message means, if it repeats the one that is remembered; else None.
+
+        Args:
+            data: The message.
+            spec: What the model looks at. Another model may be loaded under the same name, and a
+                message was understood by the spec of its time.
+        """
         form = self._form
-        if form is None:
+        if form is None or form.spec is not spec:
             return None
         if len(data) != form.length or not _agrees(data, form):
             self._misses += 1
@@ -104,6 +113,7 @@ class RepeatReader:
         message: DecodedMessage,
         options: RequestOptions,
         observation: Observation,
+        spec: ObservationSpec,
     ) -> None:
         """A message was understood; it is remembered if a repetition can be.
 
@@ -112,6 +122,7 @@ class RepeatReader:
             message: It, decoded.
             options: What it asks for.
             observation: What it shows.
+            spec: What it was read by.
         """
         if self._misses >= _MAX_MISSES:
             self._form = None
@@ -136,6 +147,7 @@ class RepeatReader:
             request=ReadRequest(message.dialect, options, bare),
             state=None if state is None else places[id(state)],
             images={camera: places[id(image)] for camera, image in observation.images.items()},
+            spec=spec,
         )
 
 

@@ -298,7 +298,8 @@ class _Robot:
 
     def _read(self, exchange: _Exchange, data: memoryview) -> Observation:
         """The observation of a message; how to answer it is noted as soon as it is known."""
-        repeated = self._repeats.read(data)
+        spec = self._gateway.spec(self._model).observation
+        repeated = self._repeats.read(data, spec)
         if repeated is not None:
             exchange.dialect, exchange.options, observation = repeated
             return observation
@@ -306,8 +307,8 @@ class _Robot:
         exchange.dialect = message.dialect
         exchange.options = RequestOptions(error_form=error_form_of(message.values))
         values, exchange.options = split_options(message.values)
-        observation = read_observation(values, self._gateway.spec(self._model).observation)
-        self._repeats.remember(data, message, exchange.options, observation)
+        observation = read_observation(values, spec)
+        self._repeats.remember(data, message, exchange.options, observation, spec)
         return observation
 
     def _session(self, robot: str | None) -> GatewaySession:

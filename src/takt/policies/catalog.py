@@ -23,6 +23,13 @@ from takt.policies.echo import (
     echo_spec,
 )
 from takt.policies.interface import Decoder, Network, Placement, Preprocessor
+from takt.policies.stand_in import (
+    StandInOptions,
+    StandInPreprocessor,
+    paced_architecture,
+    stand_in_named,
+    stand_in_network,
+)
 from takt.schema.plain import read_plain
 from takt.schema.spec import PolicySpec
 
@@ -56,7 +63,8 @@ def open_policy(
     """Open a policy.
 
     Args:
-        policy: One of :data:`KNOWN_POLICIES`, or the directory of a checkpoint.
+        policy: One of :data:`KNOWN_POLICIES`, the directory of a checkpoint, or
+            ``paced:ARCHITECTURE`` for a stand-in, see :mod:`takt.policies.stand_in`.
         name: Name robots will ask for; by default the policy's, or the directory's last part.
         options: Options of the policy by the names of its options class, such as
             :class:`~takt.policies.echo.EchoOptions` or, for a checkpoint of LeRobot,
@@ -68,6 +76,9 @@ def open_policy(
     given = dict(options or {})
     if policy == "echo":
         return _open_echo(name or policy, given)
+    architecture = paced_architecture(policy)
+    if architecture is not None:
+        return _open_stand_in(name or architecture, architecture, given)
     path = Path(policy)
     if policy not in KNOWN_POLICIES and is_lerobot_checkpoint(path):
         return _open_lerobot(name or path.resolve().name, path, given)
@@ -100,6 +111,17 @@ def _open_echo(name: str, options: dict[str, object]) -> PolicyParts:
         spec=spec,
         preprocessor=partial(EchoPreprocessor, spec, read),
         network=partial(EchoNetwork, spec, read),
+        decoder=EchoDecoder,
+    )
+
+
+def _open_stand_in(name: str, architecture: str, options: Mapping[str, object]) -> PolicyParts:
+    stand_in = stand_in_named(architecture)
+    spec = stand_in.spec(name, read_plain(StandInOptions, options, f"options of {name}"))
+    return PolicyParts(
+        spec=spec,
+        preprocessor=partial(StandInPreprocessor, stand_in, spec),
+        network=partial(stand_in_network, spec),
         decoder=EchoDecoder,
     )
 

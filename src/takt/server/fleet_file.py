@@ -18,6 +18,8 @@ from takt.core.profile import Profile
 from takt.core.scheduler import MOST_PRIORITY, Lateness
 from takt.core.trace import Setup
 from takt.errors import ConfigError
+from takt.hardware import model_for, profile_for
+from takt.policies.stand_in import StandInOptions
 from takt.server.hand_made import HandMadeProfile
 from takt.server.yaml_file import read_yaml
 from takt.sim.fleet import MOST_HORIZON, MOST_HZ, MOST_ROBOTS, Fleet, RobotGroup
@@ -28,11 +30,14 @@ __all__ = [
     "LEAST_SECONDS",
     "MOST_SECONDS",
     "ConstantEntry",
+    "CpuEntry",
     "DeviceEntry",
     "FleetFile",
+    "GatewayEntry",
     "LogNormalEntry",
     "ModelEntry",
     "RobotsEntry",
+    "SimilarStateEntry",
     "SimulationEntry",
     "Wifi7Entry",
 ]
@@ -51,11 +56,19 @@ _Sigma = Annotated[float, Meta(ge=0, le=3)]
 _Bandwidth = Annotated[float, Meta(ge=1e-6, le=1e6)]
 _Size = Annotated[int, Meta(ge=1, le=65_536)]
 _Cameras = Annotated[int, Meta(ge=0, le=1_000)]
+_Core = Annotated[int, Meta(ge=0, le=65_535)]
 _FileName = Annotated[str, Meta(pattern=r"^[\w.-]+$")]  # becomes part of a trace's file name
 
 
 class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One part of the file."""
+
+
+class SimilarStateEntry(_Entry, frozen=True, kw_only=True):
+    """See :class:`~takt.doors.lerobot_options.SimilarState`."""
+
+    tolerance: Annotated[float, Meta(gt=0, le=1e9)]
+    unit: Annotated[str, Meta(min_length=1, max_length=32)]
 
 
 class ModelEntry(_Entry, frozen=True, kw_only=True):
@@ -65,17 +78,45 @@ class ModelEntry(_Entry, frozen=True, kw_only=True):
     """Promised time from sending an observation to the answer being at the robot."""
     architecture: str | None = None
     """Its entries in the profile; the model's name when absent."""
-    prefix_sizes: Annotated[tuple[_Size, ...], Meta(min_length=1, max_length=64)] = (1,)
-    """Batch sizes of the prefix stage, rising."""
-    denoise_sizes: Annotated[tuple[_Size, ...], Meta(max_length=64)] = (1,)
-    """Batch sizes of the denoise stage, rising; empty for a single-pass policy."""
+    prefix_sizes: Annotated[tuple[_Size, ...], Meta(min_length=1, max_length=64)] | None = None
+    """Batch sizes of the prefix stage, rising. When absent 1 alone, or what a paced device's
+    architecture is captured for."""
+    denoise_sizes: Annotated[tuple[_Size, ...], Meta(max_length=64)] | None = None
+    """Batch sizes of the denoise stage, rising; empty for a single-pass policy. Likewise."""
+    policy: str | None = None
+    """For ``takt serve``: a policy of the package, or the directory of a checkpoint seen from the
+    folder of this file; the model's name when absent. A paced device needs none."""
+    options: dict[str, Any] = {}
+    """Options of the policy."""
+    aliases: tuple[str, ...] = ()
+    """For LeRobot robots: further names of the model, what they give as
+    ``pretrained_name_or_path``. Nothing is downloaded or opened."""
+    similar_state: SimilarStateEntry | None = None
+    """For LeRobot robots: drop observations whose state has hardly changed."""
+
+
+class CpuEntry(_Entry, frozen=True, kw_only=True):
+    """Cores of this computer that are a device."""
+
+    prefix_cores: tuple[_Core, ...] = ()
+    """Of the prefix lane; empty: any."""
+    denoise_cores: tuple[_Core, ...] = ()
+    """Of the denoise lane; empty: any."""
 
 
 class DeviceEntry(_Entry, frozen=True, kw_only=True):
     """A device and how it is driven."""
 
-    profile: str
-    """Its entry in ``profiles``."""
+    profile: str | None = None
+    """For simulations: its entry in ``profiles``."""
+    paced: str | None = None
+    """A GPU of ``takt hardware``. Simulations take its modelled times; a server's launches take
+    them by waiting and compute nothing."""
+    paced_seed: int | None = None
+    """Served, the paced device is a stranger: its times differ from the model's by up to a
+    fifth."""
+    cpu: CpuEntry | None = None
+    """For servers: cores of this computer."""
     models: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Models loaded on it."""
     formation: str = "lockstep"
@@ -104,8 +145,29 @@ class RobotsEntry(_Entry, frozen=True, kw_only=True):
     supersede: bool = False
     priority: Annotated[int, Meta(ge=0, le=MOST_PRIORITY)] = 0
     """Class of the robots, 0 first; see :attr:`~takt.core.request.Request.priority`."""
+    layout: Annotated[int, Meta(ge=0, le=63)] | None = None
+    """Layout of their rows on a paced device, numbered from the cheapest; when absent the one that
+    holds every row. Live, it follows from what a robot sends."""
     num_cameras: _Cameras = 2
     encoding: str = "raw"
+
+
+class GatewayEntry(_Entry, frozen=True, kw_only=True):
+    """A gateway of a server, and its doors."""
+
+    openpi: Annotated[int, Meta(ge=0, le=65_535)] = 8000
+    """Port of the openpi door; 0 takes a free one."""
+    host: str | None = None
+    """Address its doors bind; what the command line says when absent."""
+    devices: tuple[str, ...] | None = None
+    """Devices it sends to; all when absent."""
+    default_model: str | None = None
+    """Model of robots that name none; the first of its devices when absent."""
+    lerobot: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+    """Port of the LeRobot door; 0 takes a free one. There is no such door when absent."""
+    lerobot_allow_from: tuple[str, ...] = ()
+    """Networks that LeRobot robots may come from; needed where others can reach the host, since
+    their protocol cannot carry a token."""
 
 
 class ConstantEntry(_Entry, frozen=True, kw_only=True, tag_field="kind", tag="constant"):
@@ -167,6 +229,8 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
     models: dict[str, ModelEntry]
     devices: dict[_FileName, DeviceEntry]
     robots: tuple[RobotsEntry, ...] = ()
+    gateways: dict[_FileName, GatewayEntry] = {}
+    """Gateways of a server, by name; one that sends to every device when empty."""
     network: ConstantEntry | LogNormalEntry | Wifi7Entry = Wifi7Entry()
     profiles: dict[str, HandMadeProfile | str] = {}
     """Profiles of devices. A text is the path of a file that holds the profile, seen from the
@@ -181,17 +245,26 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
             ConfigError: It cannot be read, or something in it is wrong; :meth:`fleet` of a file
                 that was read does not raise.
         """
-        file = read_yaml(path, cls)
-        profiles: dict[str, HandMadeProfile | str] = {}
-        for name, entry in file.profiles.items():
-            is_path = isinstance(entry, str)
-            profiles[name] = read_yaml(path.parent / entry, HandMadeProfile) if is_path else entry
-        file = msgspec.structs.replace(file, profiles=profiles)
+        file = cls.read_unchecked(path)
         try:
             file.fleet()
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
         return file
+
+    @classmethod
+    def read_unchecked(cls, path: Path) -> FleetFile:
+        """The fleet file at ``path``, which may describe something that cannot be simulated.
+
+        Raises:
+            ConfigError: It, or a profile it names, cannot be read.
+        """
+        file = read_yaml(path, cls)
+        profiles: dict[str, HandMadeProfile | str] = {}
+        for name, entry in file.profiles.items():
+            is_path = isinstance(entry, str)
+            profiles[name] = read_yaml(path.parent / entry, HandMadeProfile) if is_path else entry
+        return msgspec.structs.replace(file, profiles=profiles)
 
     def fleet(self) -> Fleet:
         """What the simulator runs.
@@ -214,10 +287,10 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
     def _setup(self, name: str, device: DeviceEntry) -> Setup:
         try:
             _refuse_repeated("models", device.models)
-            models = tuple(self._model(model) for model in device.models)
+            models, profile = self._costs(device)
             return Setup(
                 models=models,
-                profile=self._profile(device.profile, models),
+                profile=profile,
                 formation=device.formation,
                 options=device.options,
                 discipline=device.discipline,
@@ -226,17 +299,63 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
         except ConfigError as error:
             raise ConfigError(f"devices.{name}: {error}") from None
 
-    def _model(self, name: str) -> Model:
+    def _costs(self, device: DeviceEntry) -> tuple[tuple[Model, ...], Profile]:
+        """The models of a device, and what their launches take on it."""
+        if device.paced is not None:
+            if device.profile is not None:
+                raise ConfigError("profile: a paced device has the times of its GPU; leave it out")
+            models = tuple(self._paced_model(name) for name in device.models)
+            return models, profile_for(device.paced, models)
+        if device.profile is None:
+            raise ConfigError("profile: missing; a simulation needs it, or paced with a GPU's name")
+        models = tuple(self._model(name) for name in device.models)
+        return models, self._profile(device.profile, models)
+
+    def entry(self, name: str) -> ModelEntry:
+        """What the file says of a model.
+
+        Raises:
+            ConfigError: Nothing.
+        """
         entry = self.models.get(name)
         if entry is None:
             raise ConfigError(f"no model {name!r} in models: {_names(self.models)}")
+        return entry
+
+    def _model(self, name: str) -> Model:
+        entry = self.entry(name)
         return Model(
             name=name,
             architecture=entry.architecture or name,
             slo=ms(entry.slo_ms),
-            prefix_sizes=entry.prefix_sizes,
-            denoise_sizes=entry.denoise_sizes,
+            prefix_sizes=entry.prefix_sizes or (1,),
+            denoise_sizes=(1,) if entry.denoise_sizes is None else entry.denoise_sizes,
         )
+
+    def _paced_model(self, name: str) -> Model:
+        entry, sizes = self.entry(name), self.stand_in_options(name)
+        return model_for(
+            entry.architecture or name,
+            name,
+            entry.slo_ms,
+            sizes.prefix_sizes,
+            sizes.denoise_sizes,
+        )
+
+    def stand_in_options(self, name: str) -> StandInOptions:
+        """What a model is captured for on a paced device.
+
+        Raises:
+            ConfigError: The file names no batch size of the denoise stage.
+        """
+        entry = self.entry(name)
+        sizes = {"prefix_sizes": entry.prefix_sizes, "denoise_sizes": entry.denoise_sizes}
+        try:
+            return StandInOptions(
+                **{key: value for key, value in sizes.items() if value is not None}
+            )
+        except ConfigError as error:
+            raise ConfigError(f"models.{name}: {error}") from None
 
     def _profile(self, name: str, models: tuple[Model, ...]) -> Profile:
         entry = self.profiles.get(name)
@@ -253,6 +372,7 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
             fields = msgspec.structs.asdict(entry)
             fields["device"] = entry.device or self._only_device(entry.model)
             fields["name"] = entry.name or self._default_name(index)
+            fields["layout"] = self._layout(entry, fields["device"])
             return RobotGroup(**fields)
         except ConfigError as error:
             raise ConfigError(f"robots[{index}]: {error}") from None
@@ -264,6 +384,16 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
         if len(serving) > 1:
             raise ConfigError(f"device: missing; {model!r} is served by {', '.join(serving)}")
         return serving[0]
+
+    def _layout(self, entry: RobotsEntry, device: str) -> int:
+        found = self.devices.get(device)
+        if found is None or found.paced is None:
+            return entry.layout or 0
+        last = len(self._paced_model(entry.model).holds) - 1
+        layout = last if entry.layout is None else entry.layout
+        if layout > last:
+            raise ConfigError(f"layout: expected 0..{last}, got {layout}")
+        return layout
 
     def _default_name(self, index: int) -> str:
         model = self.robots[index].model

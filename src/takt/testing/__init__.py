@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from takt.testing.gateway import FakeGateway
     from takt.testing.lanes import FakeLanes
     from takt.testing.network import FakeDecoder, FakeNetwork, fake_model
+    from takt.testing.proxy import LoopbackProxy
 
 __all__ = [
     "FakeDecoder",
     "FakeGateway",
     "FakeLanes",
     "FakeNetwork",
+    "LoopbackProxy",
     "ManualClock",
     "fake_model",
 ]
@@ -30,6 +32,7 @@ _MODULES = {
     "FakeGateway": "gateway",
     "FakeLanes": "lanes",
     "FakeNetwork": "network",
+    "LoopbackProxy": "proxy",
     "ManualClock": "clock",
     "fake_model": "network",
 }

@@ -117,3 +117,14 @@ def test_a_strict_echo_is_sent_what_it_asks_for() -> None:
     assert observing.is_echo
     assert [camera.name for camera in observing.spec.cameras] == ["top"]
     assert observing.spec.state_dim == 3
+
+
+def test_a_stand_in_is_sent_what_its_policy_takes_and_its_chunks_are_checked() -> None:
+    observing = Observing.of(open_policy("paced:smolvla").spec)
+    mine, other = episodes_of([observing, observing])
+    sent = mine.observation(3)
+    steps = np.arange(50, dtype=np.float32)[:, None]
+
+    assert sent["observation/camera2"].shape == (512, 512, 3)
+    assert mine.is_own(sent, sent["observation/state"] + steps) is True
+    assert mine.is_own(sent, other.observation(3)["observation/state"] + steps) is False

@@ -103,3 +103,15 @@ def test_a_single_foreign_chunk_fails_the_run() -> None:
 
     with pytest.raises(InvariantError, match="1 chunks belonged to another observation"):
         check_run(figures_of([*robots, victim], duration=ms(200), seed=0))
+
+
+def test_a_paced_run_says_so_first_and_what_it_means() -> None:
+    paced = DrivenRobot("robot-1", behaviour(is_paced=True), origin=0, end=ms(200))
+    paced.answered(paced.ask(0), answer(), ms(5), is_own=True)
+    paced.finish(ms(200))
+    figures = figures_of([paced], duration=ms(200), seed=0)
+
+    assert figures["paced"] is True
+    assert figures_of(two_robots(), duration=ms(200), seed=0)["paced"] is False
+    assert sentences(figures)[0].startswith("paced: served 1 of")
+    assert any("computed nothing" in line for line in sentences(figures))

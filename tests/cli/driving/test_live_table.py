@@ -131,3 +131,10 @@ def test_the_summary_begins_with_what_was_served() -> None:
     lines = out.getvalue().splitlines()
     assert lines[0] == "served 1 of 1 requests within 50 ms (100.00%), as the robots measured it"
     assert any(line.split() == ["network", "2.0", "2.0", "2.0", "2.0"] for line in lines)
+
+
+def test_everything_that_is_shown_of_paced_robots_says_so() -> None:
+    view = view_of(is_paced=True)
+
+    assert shown(robots_table([view], seconds(10), most=30))[0] == "1 robots, 10 s, paced"
+    assert progress_line([view], seconds(5)).startswith("   5 s, paced: 1 robots")

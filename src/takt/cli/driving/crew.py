@@ -20,8 +20,8 @@ from takt.cli.driving.episodes import Episode
 from takt.cli.driving.robot import Ask, Behaviour, DrivenRobot
 from takt.client.answer import Answer
 from takt.client.backoff import Backoff
-from takt.client.network_time import NetworkTime
 from takt.errors import RefusedError, TaktError
+from takt.robot.latency import LatencyEstimate
 from takt.units import MILLISECOND, SECOND, Nanos, to_seconds
 
 __all__ = ["Asking", "Crew", "Hand", "Plan", "Stop"]
@@ -189,7 +189,7 @@ class Hand:
         self._clock = clock
         self._backoff = Backoff()
         self._connect_at: Nanos = 0
-        self._network = NetworkTime()
+        self._network = LatencyEstimate.of_network()
 
     def run(self) -> None:
         """Ask until the robot has sent all."""
@@ -233,7 +233,7 @@ class Hand:
     def _due_in(self, ask: Ask) -> Nanos | None:
         if self.robot.behaviour.deadline == "slo":
             return None
-        return ask.dry_at - self._clock() - self._network.estimate
+        return ask.dry_at - self._clock() - (self._network.estimate or 0)
 
     def _failed(self, ask: Ask, error: Exception) -> None:
         now = self._clock()

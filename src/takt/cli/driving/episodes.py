@@ -2,7 +2,8 @@
 
 A server that describes its model gets observations that fit the description; images of another
 size are stretched. A server that describes nothing gets what openpi's LIBERO example sends. The
-`echo` policy gets states that no two observations share, so that a chunk shows whose it is.
+`echo` policy and stand-ins of a paced device get states that no two observations share, so that a
+chunk shows whose it is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from takt.client.answer import ActionArray
 from takt.policies.mini.replay import CAMERA, Recording, load_recordings
+from takt.policies.stand_in import PACED
 from takt.schema.spec import CameraSpec, ObservationSpec, PolicySpec
 
 __all__ = ["LIBERO", "Episode", "Observing", "episodes_of"]
@@ -49,6 +51,8 @@ class Observing:
         """What fits a model; None: the server did not describe it."""
         if spec is None:
             return cls(spec=LIBERO)
+        if spec.architecture.startswith(PACED):
+            return cls(spec=spec.observation, is_echo=True)
         if spec.architecture != "echo":
             return cls(spec=spec.observation)
         camera = CameraSpec(name=CAMERA, height=112, width=112)

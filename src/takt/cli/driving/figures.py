@@ -3,6 +3,8 @@
 ::
 
     simulated               always false: every figure was measured, on the robots' clock
+    paced                   whether launches waited for the modelled time of a GPU and computed
+                            nothing
     seconds                 time the robots sent
     seed                    of the robots' phases
     robots                  population
@@ -59,6 +61,7 @@ def figures_of(
     errors = sum((robot.errors for robot in robots), Counter[str]())
     return {
         "simulated": False,
+        "paced": any(robot.behaviour.is_paced for robot in robots),
         "seconds": round(to_seconds(duration), 3),
         "seed": seed,
         "robots": len(robots),
@@ -82,8 +85,9 @@ def sentences(figures: dict[str, Any]) -> list[str]:
     met = round((figures["attainment"] or 0) * figures["issued"])
     on_time = round((figures["on_time_share"] or 0) * figures["issued"])
     starvation = figures["starvation"]
+    mark = "paced: " if figures["paced"] else ""
     lines = [
-        f"served {met} of {figures['issued']} requests within {promise}"
+        f"{mark}served {met} of {figures['issued']} requests within {promise}"
         f" ({_percent(figures['attainment'])}), as the robots measured it",
         f"on time, before the robot ran out of actions: {on_time} of {figures['issued']}"
         f" ({_percent(figures['on_time_share'])})",
@@ -96,6 +100,11 @@ def sentences(figures: dict[str, Any]) -> list[str]:
         lines.append(
             f"chunks checked against the observation they answer: {figures['checked_chunks']},"
             f" foreign: {figures['foreign_chunks']}"
+        )
+    if figures["paced"]:
+        lines.append(
+            "paced: launches waited for the modelled time of a GPU and computed nothing; sockets,"
+            " gateway, scheduler and clock were real"
         )
     if figures["broken_off"]:
         lines.append(f"the run was broken off after {figures['seconds']:g} s")

@@ -89,7 +89,7 @@ def robots_table(views: Sequence[RobotView], elapsed: Nanos, *, most: int) -> Ta
     """
     table = Table(
         box=box.SIMPLE_HEAD,
-        title=f"{len(views)} robots, {to_seconds(elapsed):.0f} s",
+        title=f"{len(views)} robots, {to_seconds(elapsed):.0f} s{_paced(views)}",
         title_justify="left",
         title_style="bold",
         show_edge=False,
@@ -117,8 +117,9 @@ def progress_line(views: Sequence[RobotView], elapsed: Nanos) -> str:
         sum(getattr(view, name) for view in views) for name in ("issued", "answered", "met")
     )
     return (
-        f"{to_seconds(elapsed):4.0f} s: {len(views)} robots, {answered} of {issued} requests"
-        f" answered, {_percent(met, issued)} within the slo, {_starved(views)} of ticks starved"
+        f"{to_seconds(elapsed):4.0f} s{_paced(views)}: {len(views)} robots,"
+        f" {answered} of {issued} requests answered,"
+        f" {_percent(met, issued)} within the slo, {_starved(views)} of ticks starved"
     )
 
 
@@ -176,6 +177,10 @@ def _quantile_cells(latencies: Iterable[Nanos]) -> tuple[str, str]:
 
 def _percent(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "-"
+
+
+def _paced(views: Sequence[RobotView]) -> str:
+    return ", paced" if any(view.is_paced for view in views) else ""
 
 
 def _starved(views: Sequence[RobotView]) -> str:

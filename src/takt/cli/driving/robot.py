@@ -53,6 +53,8 @@ class Behaviour:
     """Closed loop: ask when the queue has drained to this share of a chunk."""
     deadline: Deadline = "queue"
     """What the server is told: when the queue runs dry, or nothing, so that the slo counts."""
+    is_paced: bool = False
+    """Whether the model says that it is a stand-in, whose launches wait and compute nothing."""
 
     def __post_init__(self) -> None:
         if self.slo <= 0:
@@ -106,6 +108,8 @@ class RobotView:
     """Actions of the longest chunk so far; 0 before the first."""
     latencies: tuple[Nanos, ...]
     """Of the latest answers."""
+    is_paced: bool = False
+    """Whether nothing is computed for it."""
 
 
 class DrivenRobot:
@@ -265,6 +269,7 @@ class DrivenRobot:
                 remaining=max(0, self._queue.remaining - pending),
                 longest_chunk=self._queue.longest_chunk,
                 latencies=tuple(self._recent),
+                is_paced=self.behaviour.is_paced,
             )
 
     def _next_scheduled(self, scheduled: Nanos) -> Nanos | None:
