@@ -25,10 +25,11 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup torch format check check-lint check-types check-layers test bench demo clean
+.PHONY: help setup torch format check check-lint check-types check-layers test fuzz interop install-test \
+	bench demo clean
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev-ready ## make .venv with everything `check` and `test` need
 
@@ -55,6 +56,16 @@ check-layers: $(VENV)/.dev-ready
 
 test: $(VENV)/.dev-ready ## all tests that need no GPU; ARGS go to pytest
 	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+
+fuzz: $(VENV)/.dev-ready ## damaged messages for every decoder; ARGS: targets, --seconds, --seed, --out
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+interop: $(VENV)/.dev-ready .interop/.ready ## LeRobot's own client against `takt serve`; ARGS go to pytest
+	TAKT_INTEROP_PYTHON="$(abspath .interop/bin/python)" \
+		$(BIN)/python -m pytest tests/interop $(ARGS)
+
+install-test: $(VENV)/.dev-ready ## the wheel in fresh environments, Python 3.10 to 3.13; needs an index
+	$(BIN)/python -m tests.install.install_page
 
 bench: $(VENV)/.dev-ready ## every benchmark in its short form
 	PATH="$(abspath $(BIN)):$$PATH" sh benchmarks/run.sh --quick $(ARGS)
@@ -91,6 +102,16 @@ $(VENV)/.torch-ready: $(VENV)/.dev-ready
 	else \
 		$(BIN)/python -m pip install -qq --disable-pip-version-check -c $(CONSTRAINTS) torch; \
 	fi
+	@touch $@
+
+# What LeRobot's client imports, in an environment of its own, kept between runs. LeRobot comes without
+# its dependencies: those of training and of other robots are large and not needed.
+.interop/.ready: tests/interop/requirements.txt | $(BIN)/python
+	@echo "installing LeRobot's client into .interop (with torch: several gigabytes) ..."
+	@$(BIN)/python -m venv --clear .interop
+	@.interop/bin/python -m pip install -qq --disable-pip-version-check \
+		-r tests/interop/requirements.txt
+	@.interop/bin/python -m pip install -qq --disable-pip-version-check --no-deps lerobot==0.4.4
 	@touch $@
 
 # The development environment holds everything the demo needs, so a fresh one is good enough.

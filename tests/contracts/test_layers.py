@@ -91,7 +91,7 @@ VIOLATIONS = [
         line="import torch",
     ),
     Violation(
-        rule="only_the_lerobot_codec_imports_pickle",
+        rule="nothing_imports_pickle",
         contract="Pickle",
         importer="takt.wire.planted",
         line="import pickle",
