@@ -18,7 +18,7 @@ from takt.wire.limits import Limits
 from takt.wire.openpi import decode_reply
 from takt.wire.openpi_options import OPTIONS_KEY
 
-__all__ = ["ActionArray", "Answer", "read_answer"]
+__all__ = ["ActionArray", "Answer", "checked_actions", "read_answer"]
 
 ActionArray: TypeAlias = NDArray[Any]
 """A chunk, shape ``(horizon, action_dim)``, or one action of it, shape ``(action_dim,)``."""
@@ -72,7 +72,7 @@ def read_answer(message: str | bytes, *, round_trip: Nanos, limits: Limits) -> A
     stages = {name: _duration(took) for name, took in _mapping(ours, "stages_ms").items()}
     sequence = ours.get("sequence")
     return Answer(
-        actions=_actions(values),
+        actions=checked_actions(values.get("actions")),
         round_trip=round_trip,
         server=_duration(_mapping(values, "server_timing").get("infer_ms")),
         policy=_duration(_mapping(values, "policy_timing").get("infer_ms")),
@@ -82,8 +82,12 @@ def read_answer(message: str | bytes, *, round_trip: Nanos, limits: Limits) -> A
     )
 
 
-def _actions(values: Mapping[str, object]) -> ActionArray:
-    found = values.get("actions")
+def checked_actions(found: object) -> ActionArray:
+    """The chunk, once it is known to be one.
+
+    Raises:
+        WireError: It is no array ``(horizon, action_dim)`` of finite numbers.
+    """
     if not isinstance(found, np.ndarray):
         received = "no such key" if found is None else type(found).__name__
         raise WireError(f"actions: expected an array (horizon, action_dim), got {received}")

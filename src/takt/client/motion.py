@@ -1,0 +1,401 @@
+"""What one robot does at each control tick: decide, send, ask.
+
+Everything here belongs to the control thread, waits for nobody and raises nothing that a robot, a
+server or a user's function did. The rules are those of :mod:`takt.robot`; this module gives them
+the time and carries out what they say. It starts no thread and reads no clock but the tick's, so a
+test drives it with numbers.
+
+Start reading at :meth:`Motion.tick`.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from takt.client.answer import ActionArray, Answer
+from takt.client.cameras import Cameras
+from takt.client.journal import Journal
+from takt.client.loop_settings import Hooks, LoopSettings, Robot
+from takt.client.mailbox import Mailbox, Outcome, Posted
+from takt.errors import TaktError, UsageError
+from takt.robot.action_queue import ActionQueue, ChunkOrigin, TimedAction
+from takt.robot.blending import merge_rule
+from takt.robot.contract import Directive, LateServerContract, Proposal, State, StateChange
+from takt.robot.contract_rules import ContractRules
+from takt.robot.guard import Guard, Violation
+from takt.robot.interpolation import ActionInterpolator
+from takt.robot.joints import Vector
+from takt.robot.replanning import Replanner, time_until_dry
+from takt.robot.splices import SpliceMeter
+from takt.units import Nanos
+
+__all__ = ["Motion"]
+
+log = logging.getLogger(__name__)
+
+_LOSSES = frozenset({"unreachable", "closed", "timeout"})
+"""Codes of failures that end a connection."""
+
+
+class Motion:
+    """One robot in motion. Made and used by :class:`~takt.client.loop.ControlLoop`.
+
+    Args:
+        robot: What is driven.
+        mailbox: Where observations go and answers come from.
+        settings: How it is driven.
+        hooks: What is asked and told besides.
+        cameras: Where images come from; None: the robot's observation is complete.
+        journal: Where it is noted.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        mailbox: Mailbox,
+        settings: LoopSettings,
+        *,
+        hooks: Hooks,
+        cameras: Cameras | None,
+        journal: Journal,
+    ) -> None:
+        kept = settings.contract.kept
+        self.contract = LateServerContract(
+            _in_time(settings.contract, settings.control_period),
+            control_period=settings.control_period,
+        )
+        self.splices = SpliceMeter()
+        self.queue: ActionQueue[ActionArray] = ActionQueue(
+            merge_rule(settings.merge, kept=kept), on_splice=self.splices
+        )
+        self.replanner = Replanner(settings.asking_rule, control_period=settings.action_period)
+        self.failures: Counter[str] = Counter()
+        """Observations without an answer, by code."""
+        self.faults: Counter[str] = Counter()
+        """Exceptions of the robot and of the user's functions, by where they came from."""
+        self.violations: Counter[str] = Counter()
+        """Numbers outside the limits, in chunks and in commands."""
+        self.executed = 0
+        """Actions that were executed, at least in part."""
+        self.starved_ticks = 0
+        """Ticks of a started robot that found no valid action."""
+        self.answered = self.late = 0
+        """Chunks that came; of these, those with nothing left to execute."""
+        self.last_failure: str | None = None
+        self.round_trip: Nanos | None = None
+        self._robot = robot
+        self._mailbox = mailbox
+        self._settings = settings
+        self._hooks = hooks
+        self._cameras = cameras
+        self._journal = journal
+        self._interpolator = ActionInterpolator(settings.commands_per_action, stepped=kept)
+        self._chunk_guard, self._command_guard = _guards(settings)
+        self._source: TimedAction[ActionArray] | None = None  # where the robot is heading
+        self._command: Vector | None = None  # the last one sent
+        self._speed = 1.0
+        self._ticks_left = 0  # until `_source` is reached
+        self._action_dim = 0  # 0: no chunk came yet
+        self._chunks_asked = 0
+        self._asked_at: Nanos = 0
+        self._is_cut = False
+        self._act_faults = 0
+
+    def tick(self, now: Nanos, *, next_tick: Nanos) -> StateChange | None:
+        """Carry out one tick.
+
+        Args:
+            now: Instant it began.
+            next_tick: Instant the next one is scheduled for.
+
+        Returns:
+            The change of state, if there was one.
+        """
+        for outcome in self._mailbox.collect():
+            self._take(outcome)
+        seen = self._observe() if self._hooks.pose is not None else None
+        is_new = self._interpolator.needs_action
+        proposal, violations = self._propose()
+        directive = self._decide(now, proposal, self._pose(seen))
+        self._obey(now, directive, is_new=is_new, violations=violations)
+        self._ask(now, next_tick, seen)
+        return directive.change
+
+    def broke(self, now: Nanos, error: Exception) -> StateChange | None:
+        """A tick raised, which is a mistake of ours: stop the robot at once, latched."""
+        self._fault(now, "loop", error)
+        self.contract.stop()
+        try:
+            self._turn_away()
+            directive = self.contract.tick(now, proposal=None)
+            self._obey(now, directive, is_new=False, violations={})
+        except Exception as again:  # noqa: BLE001 - the next tick tries again
+            self._fault(now, "loop", again)
+            return None
+        return directive.change
+
+    def _decide(self, now: Nanos, proposal: Proposal | None, pose: Vector | None) -> Directive:
+        try:
+            return self.contract.tick(
+                now,
+                proposal=proposal,
+                pose=pose,
+                is_overdue=self.replanner.is_overdue(self.queue, now),
+                is_enabled=self._is_enabled(),
+            )
+        except TaktError as error:  # actions, pose and limits do not have the same components
+            self._fault(now, "contract", error)
+            self.contract.stop()
+            return self.contract.tick(now, proposal=None)
+
+    # What came.
+
+    def _take(self, outcome: Outcome) -> None:
+        if outcome.answer is None:
+            self._take_failure(outcome)
+            return
+        asked = outcome.asked
+        # The sender's pauses are none of the server's latency, so they are left out.
+        took = outcome.ended - asked.sent
+        self.replanner.answered(self._asked_at + took, network=outcome.answer.network)
+        self.answered += 1
+        self.round_trip = outcome.answer.round_trip
+        self._is_cut = False
+        splices = self.splices.count
+        decision, violations = self._merge(outcome, outcome.answer)
+        self.late += decision == "late"
+        self._journal.chunk(
+            outcome,
+            outcome.answer,
+            decision=decision,
+            remaining=self.queue.remaining,
+            splice=self.splices.latest if self.splices.count > splices else None,
+            violations=violations,
+        )
+
+    def _merge(self, outcome: Outcome, answer: Answer) -> tuple[str, Mapping[Violation, int]]:
+        """Queue a chunk; what became of it, and what the guard found in it."""
+        posted = outcome.asked.posted
+        actions = answer.actions
+        violations: Mapping[Violation, int] = {}
+        try:
+            if self._chunk_guard is not None:
+                verdict = self._chunk_guard.check(actions)
+                self.violations.update(verdict.violations)
+                violations = verdict.violations
+                if verdict.actions is None:
+                    self.contract.chunk_rejected()
+                    return "rejected", violations
+                actions = verdict.actions
+            self._check_width(actions)
+            origin = ChunkOrigin(posted.chunk_id, posted.observed)
+            fresh = self.queue.merge(posted.first_timestep, actions, origin)
+        except Exception as error:  # noqa: BLE001 - a merge function may raise anything
+            self._fault(outcome.ended, "chunk", error)
+            self.contract.chunk_rejected()
+            return "rejected", violations
+        self.contract.chunk_accepted()
+        return "merged" if fresh else "late", violations
+
+    def _check_width(self, actions: ActionArray) -> None:
+        """Refuse another number of components than that of the first chunk: another robot's."""
+        self._action_dim = self._action_dim or actions.shape[1]
+        if actions.shape[1] != self._action_dim:
+            raise UsageError(
+                f"a chunk has {actions.shape[1]} components, those before {self._action_dim}"
+            )
+
+    def _take_failure(self, outcome: Outcome) -> None:
+        self.replanner.failed()
+        self.failures[outcome.code] += 1
+        self.last_failure = outcome.why
+        self._journal.failure(outcome)
+        if outcome.code in _LOSSES and not self._is_cut:
+            self._is_cut = True
+            self.replanner.latency.restart()
+            dropped = self.queue.flush(self._settings.after_cut)
+            self._journal.flush(outcome.ended, dropped, "cut")
+
+    # What is sent.
+
+    def _propose(self) -> tuple[Proposal | None, Mapping[Violation, int]]:
+        """The command that would be sent, and what the guard found in it."""
+        if self._interpolator.needs_action:
+            self._source = self.queue.peek()
+            if self._source is None:
+                return None, {}
+            self._interpolator.add(self._source.action)
+            self._ticks_left = self._settings.commands_per_action
+        source = self._source
+        assert source is not None
+        assert source.origin is not None
+        command = self._interpolator.next(self._speed)
+        self._ticks_left = max(0, self._ticks_left - 1)
+        violations: Mapping[Violation, int] = {}
+        if self._command_guard is not None:
+            verdict = self._command_guard.check_action(command, self._previous())
+            violations = verdict.violations
+            if verdict.actions is None:
+                return None, violations
+            command = verdict.actions
+        command.flags.writeable = False
+        return Proposal(values=command, observed=source.origin.observed), violations
+
+    def _previous(self) -> Vector | None:
+        """What a command is compared with."""
+        # A start is bounded by max_start_jump. A guard that brings its first command near the
+        # robot would hide from the contract how far away the plan is.
+        is_moving = self.contract.state in {State.ACTIVE, State.DEGRADED}
+        return self._command if is_moving else None
+
+    def _obey(
+        self, now: Nanos, directive: Directive, *, is_new: bool, violations: Mapping[Violation, int]
+    ) -> None:
+        self._speed = directive.speed
+        if directive.executes:
+            self.violations.update(violations)
+            if is_new:
+                self.queue.advance(1)
+                self.executed += 1
+        else:
+            self._turn_away()
+            self.starved_ticks += self.contract.is_started
+        if directive.command is not None:
+            self._send(now, directive, directive.command, violations)
+        if directive.flush:
+            self._give_up(now, directive.state.value)
+        if directive.change is not None:
+            self._journal.change(directive.change)
+        if directive.on_stop and directive.change is not None:
+            self._tell_stop(now, directive.change)
+
+    def _give_up(self, now: Nanos, why: str) -> None:
+        """Execute nothing of what is queued."""
+        self._turn_away()
+        self._journal.flush(now, self.queue.flush(), why)
+
+    def _turn_away(self) -> None:
+        """Head for no action any more; one that was begun is not taken up again."""
+        self._interpolator.reset()
+        self._ticks_left = 0
+
+    def _send(
+        self, now: Nanos, directive: Directive, command: Vector, violations: Mapping[Violation, int]
+    ) -> None:
+        source = self._source
+        if directive.executes and source is not None:
+            self._journal.action(
+                now,
+                source,
+                command,
+                remaining=self.queue.remaining,
+                is_whole=self._interpolator.needs_action,
+                violations=violations,
+            )
+        else:
+            self._journal.hold(now, command)
+        self._command = command
+        try:
+            self._robot.act(command)
+        except Exception as error:  # noqa: BLE001 - the loop must outlive a bus that hiccups
+            self._act_faults += 1
+            self._fault(now, "act", error)
+            if self._act_faults >= self._settings.max_faults:
+                self.contract.stop()
+        else:
+            self._act_faults = 0
+
+    def _tell_stop(self, now: Nanos, change: StateChange) -> None:
+        if self._hooks.on_stop is None:
+            return
+        try:
+            self._hooks.on_stop(change)
+        except Exception as error:  # noqa: BLE001 - see _send
+            self._fault(now, "on_stop", error)
+
+    # What is seen and asked.
+
+    def _ask(self, now: Nanos, next_tick: Nanos, seen: Mapping[str, object] | None) -> None:
+        """Leave an observation, or a newer one in place of one that was not sent yet."""
+        if self.contract.state is State.STOPPED:
+            return
+        is_due = self.replanner.is_due(self.queue)
+        if not is_due and not self._mailbox.has_unsent:
+            return
+        seen = self._observe() if seen is None else seen
+        images = None if self._cameras is None else self._cameras.newest
+        if seen is None or (self._cameras is not None and images is None):
+            return
+        observed = now if images is None else min(now, images.taken)
+        self._chunks_asked += 1
+        posted = Posted(
+            observation=seen if images is None else {**seen, **images.values},
+            chunk_id=self._chunks_asked,
+            first_timestep=self.queue.next_timestep,
+            observed=observed,
+            due=self._dry_at(next_tick) - (self.replanner.network.estimate or 0),
+            expires=observed + self._settings.contract.max_action_age,
+        )
+        if is_due:
+            self.replanner.ask(self.queue, now=now, next_tick=next_tick)
+            self._asked_at = now
+            self._mailbox.post(posted)
+        else:
+            self._mailbox.renew(posted)
+
+    def _dry_at(self, next_tick: Nanos) -> Nanos:
+        """Instant of the first tick that finds no action."""
+        under_way = self._ticks_left * self._settings.control_period
+        return next_tick + under_way + time_until_dry(self.queue, self._settings.action_period)
+
+    def _observe(self) -> Mapping[str, object] | None:
+        try:
+            return self._robot.observe()
+        except Exception as error:  # noqa: BLE001 - see _send
+            self._fault(None, "observe", error)
+            return None
+
+    def _pose(self, seen: Mapping[str, object] | None) -> Vector | None:
+        if seen is None or self._hooks.pose is None:
+            return None
+        try:
+            return self._hooks.pose(seen)
+        except Exception as error:  # noqa: BLE001 - see _send
+            self._fault(None, "pose", error)
+            return None
+
+    def _is_enabled(self) -> bool:
+        if self._hooks.is_enabled is None:
+            return True
+        try:
+            return bool(self._hooks.is_enabled())
+        except Exception as error:  # noqa: BLE001 - see _send
+            self._fault(None, "is_enabled", error)
+            return False
+
+    def _fault(self, now: Nanos | None, where: str, error: Exception) -> None:
+        if not self.faults[where]:
+            log.error("%s failed; further failures are only counted", where, exc_info=error)
+        self.faults[where] += 1
+        self._journal.fault(now, where, error)
+
+
+def _in_time(rules: ContractRules, period: Nanos) -> ContractRules:
+    """Rules under which a robot holds in time although its ticks begin a little late."""
+    return replace(rules, t_hold=max(min(period, rules.t_hold), rules.t_hold - period // 2))
+
+
+def _guards(settings: LoopSettings) -> tuple[Guard | None, Guard | None]:
+    """One that looks at chunks, one that looks at commands."""
+    limits = settings.limits
+    if limits is None:
+        return None, None
+    # Steps are those of commands, which are shorter than those of actions and also bridge the
+    # places where two chunks meet; of a chunk itself only its range can be judged.
+    ranges = replace(limits, max_step=None, max_velocity=None)
+    period = settings.control_period
+    return (
+        Guard(ranges, control_period=period, mode=settings.guard),
+        Guard(limits, control_period=period, mode=settings.guard),
+    )
