@@ -34,6 +34,40 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel: Path) -> N
     assert any(name.endswith("/entry_points.txt") for name in names)
 
 
+def test_a_robot_need_not_carry_the_data_of_mini(wheel: Path) -> None:
+    files = zipfile.ZipFile(wheel).infolist()
+
+    assert max(file.file_size for file in files) < 500_000
+    assert sum(file.file_size for file in files) < 4_000_000
+
+
+def test_mini_is_whole_with_its_own_wheel_and_named_without(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT / "packages" / "mini",
+        check=True,
+    )
+    (data,) = tmp_path.glob("takt_mini-*.whl")
+    code = (
+        "from takt.policies.catalog import open_policy\n"
+        "from takt.policies.mini.replay import load_recordings\n"
+        "print(open_policy('mini').spec.name, len(load_recordings()) > 0)"
+    )
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+
+    without = subprocess.run(
+        [sys.executable, "-c", code], cwd=site, capture_output=True, text=True, check=False
+    )
+    zipfile.ZipFile(data).extractall(site)
+    whole = subprocess.run(
+        [sys.executable, "-c", code], cwd=site, capture_output=True, text=True, check=True
+    )
+
+    assert "pip install takt-mini" in without.stderr
+    assert whole.stdout == "mini True\n"
+
+
 def test_the_unpacked_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
 

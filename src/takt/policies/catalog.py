@@ -164,6 +164,8 @@ def _open_mini(name: str, path: Path | None) -> PolicyParts:
     from takt.policies.mini.checkpoint import SHIPPED, mini_spec, read_card
 
     directory = path or SHIPPED
+    if path is None and not SHIPPED.is_dir():
+        raise ConfigError("the weights of mini are not installed; install: pip install takt-mini")
     card = read_card(directory)
     spec = mini_spec(name, directory, card)
 

@@ -70,6 +70,8 @@ def load_recordings(path: Path = SHIPPED_RECORDINGS) -> tuple[Recording, ...]:
     Raises:
         ConfigError: The file is missing or no recording.
     """
+    if path is SHIPPED_RECORDINGS and not path.exists():
+        raise ConfigError("no recordings of mini are installed; install: pip install takt-mini")
     try:
         # np.load would not close a file that it can't read.
         with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
