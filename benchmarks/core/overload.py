@@ -39,6 +39,7 @@ from takt.core.formations.lockstep import Lockstep
 from takt.core.formations.monolithic import Monolithic
 from takt.core.model import Model
 from takt.core.profile import Profile
+from takt.core.queue import Queue
 from takt.core.request import Request
 from takt.core.scheduler import Lateness, Scheduler
 from takt.core.trace import Setup
@@ -63,7 +64,7 @@ SEEDS, QUICK_SEEDS = (1, 2, 3), (1,)
 class RegainAlways(Scheduler):
     """Yields as Takt does, and regains after one slo whatever the answer would be worth."""
 
-    def _may_regain(self, request: Request, now: Nanos) -> bool:
+    def _may_regain(self, request: Request, queue: Queue, now: Nanos) -> bool:
         return True
 
 

@@ -34,7 +34,7 @@ def queue_of(
 
 
 def rows(batch: Batch | None) -> list[int]:
-    return [] if batch is None else [request.seq for request in batch.requests]
+    return [] if batch is None else [*batch.requests]
 
 
 def test_there_is_no_batch_when_nobody_waits() -> None:

@@ -7,7 +7,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.core.group_machine import GroupMachine
 
+from takt.core.alarms import Alarms
 from takt.core.launch import Launch
+from takt.core.queue import Queue
 from takt.core.request import Request
 from takt.core.scheduler import Scheduler
 from takt.core.trace import Setup
@@ -54,16 +56,28 @@ class EndsAfterOneStep(Scheduler):
 
 
 class ReckonsWithAllSteps(Scheduler):
-    def _service_of(self, request: Request) -> int:
-        return sum(self._service[request.model][request.layout][request.phase.name == "READY" :])
+    def _service_of(self, request: Request, queue: Queue) -> int:
+        return queue.service[request.layout]
+
+
+class RingsForAnybody(Alarms):
+    """An alarm counts though its request has gone on."""
+
+    def ring(self, now: int) -> list[tuple[int, Request, Queue]]:
+        self._alarms = [
+            (instant, seq, request.moves, request, queue)
+            for instant, seq, _, request, queue in self._alarms
+        ]
+        return super().ring(now)
 
 
 class CountsStaleEntries(Scheduler):
-    """An entry about an earlier wait makes a request yield."""
+    """An alarm of an earlier wait makes a request yield."""
 
-    def _wait(self, request: Request, now: int) -> None:
-        request.wait = 0
-        super()._wait(request, now)
+    def submit(self, request: Request, now: int) -> None:
+        if not isinstance(self._yields, RingsForAnybody):
+            self._yields = RingsForAnybody()
+        super().submit(request, now)
 
 
 class DenoisesAnywhere(Scheduler):

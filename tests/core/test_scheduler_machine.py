@@ -21,7 +21,7 @@ from takt.core.launch import Decision, Lane, Launch
 from takt.core.model import Model
 from takt.core.profile import Profile
 from takt.core.queue import Queue
-from takt.core.request import Request
+from takt.core.request import Request, Stage
 from takt.core.scheduler import Scheduler
 from takt.core.trace import Setup
 from takt.errors import InvariantError
@@ -64,18 +64,19 @@ class YieldsOneTooLate(Scheduler):
 
 
 class NobodyRegains(Scheduler):
-    def _may_regain(self, request: Request, now: int) -> bool:
+    def _may_regain(self, request: Request, queue: Queue, now: int) -> bool:
         return False
 
 
 class ReckonsWithoutTheDenoiseStage(Scheduler):
-    def _service_of(self, request: Request) -> int:
-        return self._service[request.model][request.layout][0]
+    def _service_of(self, request: Request, queue: Queue) -> int:
+        denoise = self._queues[Stage.DENOISE][request.model].service[request.layout]
+        return super()._service_of(request, queue) - denoise
 
 
 class NothingIsSuperseded(Scheduler):
     def submit(self, request: Request, now: int) -> None:
-        self._queued_of.clear()
+        self._newest_of.clear()
         super().submit(request, now)
 
 
@@ -104,17 +105,17 @@ class NeverAsksToBeWoken(Scheduler):
 
 
 class CountsNoTurns(Scheduler):
-    def _start(self, launch: Launch) -> None:
-        super()._start(launch)
+    def _start(self, launch: Launch, now: int) -> None:
+        super()._start(launch, now)
         self._queues[launch.lane.stage][launch.model].turn = 0
 
 
 class OverlapsLanes(Scheduler):
     """Its formation sees idle lanes only, and it does not mind."""
 
-    def _start(self, launch: Launch) -> None:
+    def _start(self, launch: Launch, now: int) -> None:
         self._view.running.pop(launch.lane, None)
-        super()._start(launch)
+        super()._start(launch, now)
 
 
 # Faults of a formation

@@ -66,9 +66,9 @@ def simulated(setup: Setup, happenings: Happenings) -> list[str]:
     scheduler = device._scheduler
     scheduler.finish = partial(_finish, scheduler, happenings.failing)
     for seq, arrival in enumerate(happenings.arrivals, 1):
-        agenda.add(arrival.at, partial(device.submit, _request(seq, arrival)))
+        agenda.add(arrival.at, device.submit, _request(seq, arrival))
     for seq, instant in _cancels(happenings):
-        agenda.add(instant, partial(_cancel, device, seq, answered))
+        agenda.add(instant, partial(_cancel, device, answered), seq)
     agenda.play()
     return list(trace_lines(setup, device.events))
 
@@ -99,10 +99,10 @@ def _cancels(happenings: Happenings) -> list[tuple[int, int]]:
     return sorted(cancels, key=lambda cancel: cancel[::-1])
 
 
-def _cancel(device: _Device, seq: int, answered: set[int], now: int) -> None:
+def _cancel(device: _Device, answered: set[int], seq: int, now: int) -> None:
     if seq not in answered:
         device._scheduler.cancel(seq, now)
-        device._decide_last()
+        device._agenda.add_last(device._decide)
 
 
 def _finish(

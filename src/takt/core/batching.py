@@ -6,19 +6,21 @@ request fills a place that would stay empty, or a batch that no feasible request
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from takt.core.disciplines import Discipline
 from takt.core.launch import Lane, Launch, lane_of
 from takt.core.model import Model
 from takt.core.profile import CoRun, Profile, Work
-from takt.core.queue import Queue
-from takt.core.request import Request, Stage
+from takt.core.queue import Entry, Queue
+from takt.core.request import Stage
 from takt.units import Nanos
 
 __all__ = ["Batch", "View", "largest_work", "next_batch", "whole_batch"]
+
+_SEQ = itemgetter(1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,24 +45,20 @@ class Batch(NamedTuple):
 
     model: Model
     stage: Stage
-    requests: tuple[Request, ...]
+    requests: tuple[int, ...]
+    """Numbers of its requests, in queue order."""
     size: int
     layout: int
 
     def work(self, share: int) -> Work:
         """Key of this batch in the profile when held to ``share``."""
-        return Work(self.model.architecture, self.stage, self.layout, self.size, share)
+        model, stage, _, size, layout = self
+        return Work(model.architecture, stage, layout, size, share)
 
     def launch(self, share: int, *, device: int = 0) -> Launch:
         """Put the batch on the lane of its stage."""
-        return Launch(
-            lane_of(device, self.stage),
-            self.model.name,
-            tuple([request.seq for request in self.requests]),
-            self.size,
-            self.layout,
-            share,
-        )
+        model, stage, requests, size, layout = self
+        return Launch(lane_of(device, stage), model.name, requests, size, layout, share)
 
 
 def next_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
@@ -98,36 +96,46 @@ def largest_work(model: Model, stage: Stage, layout: int, share: int) -> Work:
 
 def _next_queue(view: View, stage: Stage, device: int) -> tuple[Queue | None, int]:
     """The queue that goes next, and how many from its head on may be in the batch."""
-    queues = view.queues[stage and stage + device]
-    chosen, is_only = _first_feasible(queues, view.discipline)
-    if chosen is not None:
+    feasible: list[Queue] = []
+    hopeless: list[Queue] = []
+    for queue in view.queues[stage and stage + device]:
+        if queue.feasible:
+            feasible.append(queue)
+        elif queue.hopeless:
+            hopeless.append(queue)
+    if len(feasible) > 1:
+        first = _first(feasible, view.discipline)
+        return first, len(first.feasible)
+    if feasible:
         # While no feasible request of another model waits, hopeless ones may enlarge the batch.
-        return chosen, len(chosen) if is_only else len(chosen.feasible)
-    for queue in queues:
-        if queue.hopeless and (chosen is None or queue.hopeless[0] < chosen.hopeless[0]):
-            chosen = queue
-    return chosen, 0 if chosen is None else len(chosen.hopeless)
+        return feasible[0], len(feasible[0])
+    if hopeless:
+        first = min(hopeless, key=_head_of_hopeless)
+        return first, len(first.hopeless)
+    return None, 0
 
 
-def _first_feasible(queues: Sequence[Queue], discipline: Discipline) -> tuple[Queue | None, bool]:
-    """The queue with the lowest key, and whether it alone has a feasible request."""
-    first, lowest, is_only = None, 0, True
-    for queue in queues:
-        if not queue.feasible:
-            continue
-        if first is None:
-            first, lowest = queue, discipline(queue)
-            continue
-        is_only = False
-        key = discipline(queue)
-        if key < lowest or (key == lowest and queue.feasible[0] < first.feasible[0]):
-            first, lowest = queue, key
-    return first, is_only
+def _first(queues: list[Queue], discipline: Discipline) -> Queue:
+    """The queue with the lowest key; of equal ones, the one whose head stands first."""
+    keys = [*map(discipline, queues)]
+    lowest = min(keys)
+    if keys.count(lowest) == 1:
+        return queues[keys.index(lowest)]
+    equals = [queue for queue, key in zip(queues, keys, strict=True) if key == lowest]
+    return min(equals, key=_head_of_feasible)
+
+
+def _head_of_feasible(queue: Queue) -> Entry:
+    return queue.feasible[0]
+
+
+def _head_of_hopeless(queue: Queue) -> Entry:
+    return queue.hopeless[0]
 
 
 def _batch(queue: Queue, rows: int, size: int) -> Batch:
-    requests = tuple([entry[2] for entry in queue.head(rows)])
+    entries = queue.head(rows)
     model, layout = queue.model, 0
     if len(model.holds) > 1:
-        layout = model.holding_layout([request.layout for request in requests])
-    return Batch(model, queue.stage, requests, size, layout)
+        layout = model.holding_layout([entry[2].layout for entry in entries])
+    return Batch(model, queue.stage, tuple(map(_SEQ, entries)), size, layout)

@@ -42,7 +42,8 @@ class Launch(NamedTuple):
 
     def work(self, architecture: str) -> Work:
         """Key of this launch in the profile."""
-        return Work(architecture, self.lane.stage, self.layout, self.size, self.share)
+        lane, _, _, size, layout, share = self
+        return Work(architecture, lane.stage, layout, size, share)
 
 
 class Decision(NamedTuple):

@@ -243,7 +243,7 @@ class _Running:
     def __init__(self, work: Work, left: int) -> None:
         self.work = work
         self.left = left
-        self.speed = FULL_SPEED
+        self.speed = 0  # until it has started
 
 
 class CoRun(Generic[K]):
@@ -258,7 +258,6 @@ class CoRun(Generic[K]):
         self._running: dict[K, _Running] = {}
         self._now: Nanos = 0
         self._next: tuple[Nanos, K] | None = None
-        self._is_next_known = True
 
     def __len__(self) -> int:
         return len(self._running)
@@ -271,33 +270,18 @@ class CoRun(Generic[K]):
         """
         if key in self._running:
             raise InvariantError(f"lane {key!r} was given a launch while it runs one")
-        if now != self._now:
-            self._advance(now)
         time = self._profile.solo(work) if solo is None else solo
         self._running[key] = _Running(work, time * FULL_SPEED)
-        self._respeed()
+        self._change(now)
 
     def finish(self, key: K, now: Nanos) -> None:
         """Take the launch ``key`` off the device, ended or not."""
-        if now != self._now:
-            self._advance(now)
         del self._running[key]
-        self._respeed()
+        self._change(now)
 
     def next_end(self) -> tuple[Nanos, K] | None:
         """Instant and key of the launch that ends next if nothing else starts."""
-        if not self._is_next_known:
-            self._next = self._find_next()
-            self._is_next_known = True
         return self._next
-
-    def _find_next(self) -> tuple[Nanos, K] | None:
-        best: tuple[Nanos, K] | None = None
-        for key, run in self._running.items():
-            end = self._now - (-run.left // run.speed)
-            if best is None or end < best[0]:
-                best = end, key
-        return best
 
     def work_of(self, key: K) -> Work:
         """What the launch ``key`` is."""
@@ -320,24 +304,21 @@ class CoRun(Generic[K]):
         while (end := self.next_end()) is not None:
             yield end
 
-    def _advance(self, now: Nanos) -> None:
+    def _change(self, now: Nanos) -> None:
+        """Credit what has been done until ``now``; then other speeds hold, and other ends."""
         elapsed = now - self._now
         if elapsed < 0:
             raise InvariantError(f"time went back by {-elapsed} ns")
-        self._now = now
-        for run in self._running.values():
-            left = run.left - elapsed * run.speed
-            run.left = left if left > 0 else 0
-
-    def _respeed(self) -> None:
-        self._is_next_known = False
-        running = self._running
-        if len(running) == 1:
-            for run in running.values():
-                run.speed = FULL_SPEED
-            return
+        self._now, running = now, self._running
+        first: tuple[Nanos, K] | None = None
         for key, run in running.items():
-            run.speed = self._speed_of(key, run.work)
+            left = run.left - elapsed * run.speed
+            run.left = left = left if left > 0 else 0
+            run.speed = speed = FULL_SPEED if len(running) == 1 else self._speed_of(key, run.work)
+            end = now - (-left // speed)
+            if first is None or end < first[0]:
+                first = end, key
+        self._next = first
 
     def _speed_of(self, key: K, work: Work) -> int:
         """Speed of ``work`` beside everything else that runs."""

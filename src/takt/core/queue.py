@@ -18,7 +18,7 @@ from takt.units import Nanos
 
 __all__ = ["Entry", "Queue"]
 
-_SEQ = itemgetter(1)
+_SEQ, _REQUEST = itemgetter(1), itemgetter(2)
 
 Entry = tuple[int, int, Request]
 """(order, seq, request): seq differs between requests, so two requests are never compared."""
@@ -27,13 +27,17 @@ Entry = tuple[int, int, Request]
 class Queue:
     """Requests of one model waiting for one stage."""
 
-    __slots__ = ("feasible", "hopeless", "model", "service", "stage", "turn")
+    __slots__ = ("feasible", "hopeless", "model", "service", "stage", "steps", "turn")
 
-    def __init__(self, model: Model, stage: Stage, service: tuple[Nanos, ...] = (0,)) -> None:
+    def __init__(
+        self, model: Model, stage: Stage, service: tuple[Nanos, ...] = (0,), steps: int = 1
+    ) -> None:
         self.model = model
         self.stage = stage
         self.service = service
         """Expected time from the start of this stage to the answer, by layout."""
+        self.steps = steps
+        """Denoise launches of each request, all still to run when this stage starts."""
         self.feasible: list[Entry] = []
         """Those that can still be on time, in (order, seq) order."""
         self.hopeless: list[Entry] = []
@@ -61,16 +65,17 @@ class Queue:
         Raises:
             InvariantError: Others stand there.
         """
-        entries = self.head(len(seqs))
+        count = len(seqs)
+        entries = self.head(count)
         if tuple(map(_SEQ, entries)) != seqs:
             raise InvariantError(
                 f"requests {seqs} are not the head of {self.model.name} {self.stage.name}"
             )
-        num_hopeless = len(seqs) - len(self.feasible)
-        del self.feasible[: len(seqs)]
+        num_hopeless = count - len(self.feasible)
+        del self.feasible[:count]
         if num_hopeless > 0:
             del self.hopeless[:num_hopeless]
-        return [entry[2] for entry in entries]
+        return [*map(_REQUEST, entries)]
 
     def yield_place(self, request: Request) -> None:
         """Move ``request`` behind all feasible requests."""
@@ -82,7 +87,8 @@ class Queue:
 
     def yields(self, request: Request) -> bool:
         """Whether ``request`` waits here behind the feasible."""
-        return _find(self.hopeless, request) is not None
+        place = bisect_left(self.hopeless, (request.order, request.seq))
+        return place < len(self.hopeless) and self.hopeless[place][2] is request
 
     def remove(self, request: Request) -> None:
         """Take ``request`` out of the queue.
@@ -90,24 +96,12 @@ class Queue:
         Raises:
             InvariantError: It does not wait here.
         """
-        place = _find(self.feasible, request)
-        if place is None:
-            self._take(self.hopeless, request)
-        else:
-            del self.feasible[place]
+        self._take(self.hopeless if self.yields(request) else self.feasible, request)
 
     def _take(self, rank: list[Entry], request: Request) -> Entry:
-        place = _find(rank, request)
-        if place is None:
+        place = bisect_left(rank, (request.order, request.seq))
+        if place == len(rank) or rank[place][2] is not request:
             raise InvariantError(
                 f"request {request.seq} does not wait for {self.model.name} {self.stage.name}",
             )
         return rank.pop(place)
-
-
-def _find(rank: list[Entry], request: Request) -> int | None:
-    if rank and rank[0][2] is request:
-        return 0  # mostly it is the head that becomes hopeless
-    place = bisect_left(rank, (request.order, request.seq))
-    found = place < len(rank) and rank[place][1] == request.seq
-    return place if found else None

@@ -115,17 +115,15 @@ class Request:
     """Device that holds its key/value cache, once its prefix has run."""
     steps_left: int = field(default=1, init=False)
     """Denoise launches still to run."""
-    wait: int = field(default=0, init=False)
-    """Number of its present wait, which is odd; even while it does not wait. Tells what was
-    arranged for an earlier wait from what counts."""
+    moves: int = field(default=0, init=False)
+    """How often it has changed its phase. Tells what was arranged for an earlier stay in a phase
+    from what counts."""
+    latest: Nanos = field(default=0, init=False)
+    """Last instant at which an answer is on time by one of the two measures."""
 
     def __post_init__(self) -> None:
         self.order = self.due
-
-    @property
-    def latest(self) -> Nanos:
-        """Last instant at which an answer is on time by one of the two measures."""
-        return max(self.due, self.promise)
+        self.latest = max(self.due, self.promise)
 
     def move(self, to: Phase) -> None:
         """Enter phase ``to``.
@@ -136,3 +134,4 @@ class Request:
         if to not in ALLOWED[self.phase]:
             raise InvariantError(f"request {self.seq}: {self.phase.name} -> {to.name} is no move")
         self.phase = to
+        self.moves += 1

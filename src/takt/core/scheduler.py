@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from enum import Enum
+from math import inf
 
 from takt.core.alarms import Alarms
 from takt.core.batching import View
@@ -69,20 +70,11 @@ class Scheduler:
         self._models = {model.name: model for model in models}
         self._formation = formation
         self._lateness = lateness
-        self._service = {
-            name: [formation.expected(profile, model, layout) for layout in range(len(model.holds))]
-            for name, model in self._models.items()
-        }
         self._profile = profile
         self._group = group = formation.group
-        is_split = group.stepping is not None and group.stepping.is_split
-        self._steps = {name: m.steps if is_split else 1 for name, m in self._models.items()}
         stages = [Stage.PREFIX, *[Stage.DENOISE] * len(group.home)]
         self._queues = [
-            {
-                name: Queue(model, stage, self._service_from(stage, name))
-                for name, model in self._models.items()
-            }
+            {name: self._queue(model, stage) for name, model in self._models.items()}
             for stage in stages
         ]
         self._view = View(
@@ -91,13 +83,14 @@ class Scheduler:
             queues=tuple(tuple(queues.values()) for queues in self._queues),
             forecast=CoRun(profile) if group.forecasts else None,
         )
+        self._running = self._view.running
         self._live: dict[int, Request] = {}
-        self._queued_of: dict[str, Request] = {}
+        self._newest_of: dict[str, Request] = {}
         self._expiries, self._yields, self._regains = Alarms(), Alarms(), Alarms()
         self._moves: list[tuple[Nanos, int]] = []
         self._link_free_at: Nanos = 0
         self._events: list[Event] = []
-        self._now: Nanos | None = None
+        self._now: float = -inf
         self._last_seq = -1
         self._turn = 0
 
@@ -112,21 +105,22 @@ class Scheduler:
         Raises:
             UsageError: No such model, layout or priority, or the request's number does not rise.
         """
-        self._check(request)
+        queue = self._check(request)
         self._pass(now)
         self._last_seq = request.seq
         self._events.append(_submitted(request, now))
         self._live[request.seq] = request
-        older = self._queued_of.get(request.session)
-        if older is not None and request.supersede:
-            self._withdraw(older, self._queue_of(older))
-            self._end(older, Phase.SUPERSEDED, now)
+        older = self._newest_of.get(request.session)
+        if older is not None and request.supersede and older.phase is Phase.QUEUED:
+            self._withdraw(older, Phase.SUPERSEDED, now)
         if request.priority:
-            request.order = request.due + request.priority * self._models[request.model].slo
-        request.steps_left = self._steps[request.model]
+            request.order = request.due + request.priority * queue.model.slo
+        request.steps_left = queue.steps
         if self._lateness is Lateness.REFUSE_AT_DUE:
             request.expires = min(request.expires, request.latest)
         self._wait(request, now)
+        if request.phase is Phase.QUEUED:
+            self._newest_of[request.session] = request
 
     def cancel(self, seq: int, now: Nanos) -> None:
         """Nobody wants the answer to request ``seq`` any more; one that has ended is left alone.
@@ -136,9 +130,11 @@ class Scheduler:
         self._pass(now)
         self._events.append(Cancel(now, seq))
         request = self._live.get(seq)
-        if request is not None:
-            if request.phase in _WAITING:
-                self._withdraw(request, self._queue_of(request))
+        if request is None:
+            return
+        if request.phase in _WAITING:
+            self._withdraw(request, Phase.CANCELLED, now)
+        else:
             self._end(request, Phase.CANCELLED, now)
 
     def finish(self, lane: Lane, now: Nanos, failed: Collection[int] = ()) -> None:
@@ -153,7 +149,7 @@ class Scheduler:
             InvariantError: Nothing runs on ``lane``.
         """
         self._pass(now)
-        launch = self._view.running.pop(lane, None)
+        launch = self._running.pop(lane, None)
         if launch is None:
             raise InvariantError(f"a launch ended on {lane}, which runs none")
         if self._view.forecast is not None:
@@ -183,12 +179,13 @@ class Scheduler:
             self._expire(now)
         if self._yields.earliest <= now or self._regains.earliest <= now:
             self._rerank(now)
-        proposed = self._start_proposed(now)
-        wake_at = self._wake_at(proposed.wake_at)
-        self._events.append(Decide(now, proposed.launches, wake_at))
-        if wake_at == proposed.wake_at:
-            return proposed
-        return Decision(proposed.launches, wake_at)
+        proposed = self._formation.decide(self._view, now)
+        if proposed.launches:
+            proposed = self._start_proposed(proposed, now)
+        launches, asked = proposed
+        wake_at = self._wake_at(asked)
+        self._events.append(Decide(now, launches, wake_at))
+        return Decision(launches, wake_at)
 
     def take_events(self) -> list[Event]:
         """Events since the last call, in order. A driver takes them after every decision."""
@@ -207,7 +204,19 @@ class Scheduler:
 
     # How
 
-    def _check(self, request: Request) -> None:
+    def _queue(self, model: Model, stage: Stage) -> Queue:
+        """An empty queue; its service is what the formation expects from its stage on."""
+        formation = self._formation
+        service = [
+            sum(formation.expected(self._profile, model, layout)[stage:])
+            for layout in range(len(model.holds))
+        ]
+        stepping = self._group.stepping
+        steps = model.steps if stepping is not None and stepping.is_split else 1
+        return Queue(model, stage, tuple(service), steps)
+
+    def _check(self, request: Request) -> Queue:
+        """The queue that ``request`` will wait in, if it may be submitted."""
         model = self._models.get(request.model)
         if model is None:
             known = ", ".join(sorted(self._models))
@@ -221,9 +230,10 @@ class Scheduler:
             raise UsageError(f"priority must lie in 0 to {MOST_PRIORITY}, got {request.priority}")
         if request.seq <= self._last_seq:
             raise UsageError(f"request numbers must rise, got {request.seq} after {self._last_seq}")
+        return self._queues[Stage.PREFIX][request.model]
 
     def _pass(self, now: Nanos) -> None:
-        if self._now is not None and now < self._now:
+        if now < self._now:
             raise InvariantError(f"time went back from {self._now} to {now}")
         self._now = now
 
@@ -231,40 +241,26 @@ class Scheduler:
         stage = _WAITING[request.phase]
         return self._queues[stage and stage + request.home][request.model]
 
-    def _service_from(self, stage: Stage, model: str) -> tuple[Nanos, ...]:
-        """Expected time from the start of ``stage`` to the answer, by layout."""
-        return tuple([sum(times[stage:]) for times in self._service[model]])
-
-    def _service_of(self, request: Request) -> Nanos:
-        """Expected time from now to the answer of a waiting request, if it started now."""
-        prefix, denoise = self._service[request.model][request.layout]
-        if request.phase is Phase.QUEUED:
-            return prefix + denoise
-        return denoise * request.steps_left // self._steps[request.model]
+    def _service_of(self, request: Request, queue: Queue) -> Nanos:
+        """Expected time from now to the answer of who waits in ``queue``, if it started now."""
+        return queue.service[request.layout] * request.steps_left // queue.steps
 
     def _wait(self, request: Request, now: Nanos) -> None:
         """Put a QUEUED or READY request into its queue, or refuse it if it has expired."""
         if now >= request.expires:
             self._end(request, Phase.EXPIRED, now)
             return
-        self._queue_of(request).add(request)
-        request.wait += 1
-        if request.phase is Phase.QUEUED:
-            self._queued_of[request.session] = request
-        self._expiries.set(request.expires, request)
+        queue = self._queue_of(request)
+        queue.add(request)
+        self._expiries.set(request.expires, request, queue)
         if self._lateness is Lateness.YIELD:
-            hopeless_from = request.latest - self._service_of(request) + 1
-            self._yields.set(max(now, hopeless_from), request)
+            hopeless_from = request.latest - self._service_of(request, queue) + 1
+            self._yields.set(max(now, hopeless_from), request, queue)
 
-    def _withdraw(self, request: Request, queue: Queue) -> None:
-        """Take a waiting request out of its queue."""
-        queue.remove(request)
-        self._end_wait(request)
-
-    def _end_wait(self, request: Request) -> None:
-        request.wait += 1
-        if self._queued_of.get(request.session) is request:
-            del self._queued_of[request.session]
+    def _withdraw(self, request: Request, phase: Phase, now: Nanos) -> None:
+        """Take a waiting request out of its queue; it has ended."""
+        self._queue_of(request).remove(request)
+        self._end(request, phase, now)
 
     def _leave(self, request: Request, launch: Launch, now: Nanos, failed: bool) -> None:
         """A row of a finished launch goes to its next phase."""
@@ -312,57 +308,56 @@ class Scheduler:
     def _end(self, request: Request, phase: Phase, now: Nanos) -> None:
         request.move(phase)
         del self._live[request.seq]
+        if self._newest_of.get(request.session) is request:
+            del self._newest_of[request.session]
         self._events.append(Ended(now, request.seq, phase))
 
-    def _start_proposed(self, now: Nanos) -> Decision:
-        """Start what the formation proposes; in a group it proposes for one device at a time."""
-        decision = self._formation.decide(self._view, now)
-        if not decision.launches:
+    def _start_proposed(self, decision: Decision, now: Nanos) -> Decision:
+        """Start what the formation proposed; in a group it proposes for one device at a time."""
+        launches, _ = decision
+        for launch in launches:
+            self._start(launch, now)
+        if not launches or len(self._group.home) == 1:
             return decision
-        for launch in decision.launches:
-            self._start(launch)
-        if len(self._group.home) == 1:
-            return decision
-        rest = self._start_proposed(now)
-        return Decision(decision.launches + rest.launches, rest.wake_at)
+        rest = self._start_proposed(self._formation.decide(self._view, now), now)
+        return Decision(launches + rest.launches, rest.wake_at)
 
-    def _start(self, launch: Launch) -> None:
-        if launch.lane in self._view.running:
-            raise InvariantError(f"{launch.lane} was given a launch while it runs one")
-        self._view.running[launch.lane] = launch
-        self._turn += 1
-        device, stage = launch.lane
-        queue = self._queues[stage and stage + device][launch.model]
-        queue.turn = self._turn
-        if self._view.forecast is not None and self._now is not None:
-            work = launch.work(queue.model.architecture)
-            self._view.forecast.start(launch.lane, work, self._now)
+    def _start(self, launch: Launch, now: Nanos) -> None:
+        lane, model, requests, _, _, _ = launch
+        if lane in self._running:
+            raise InvariantError(f"{lane} was given a launch while it runs one")
+        self._running[lane] = launch
+        device, stage = lane
+        queue = self._queues[stage and stage + device][model]
+        self._turn = queue.turn = self._turn + 1
+        if self._view.forecast is not None:
+            self._view.forecast.start(lane, launch.work(queue.model.architecture), now)
         started = _STARTED[stage]
-        for request in queue.take_head(launch.requests):
-            self._end_wait(request)
+        for request in queue.take_head(requests):
             request.move(started)
 
     def _expire(self, now: Nanos) -> None:
-        for _, request in self._expiries.ring(now):
-            self._withdraw(request, self._queue_of(request))
+        for _, request, queue in self._expiries.ring(now):
+            queue.remove(request)
             self._end(request, Phase.EXPIRED, now)
 
     def _rerank(self, now: Nanos) -> None:
         """Let requests that have become hopeless yield, and those that yielded one slo regain."""
-        for since, request in self._yields.ring(now):
-            self._queue_of(request).yield_place(request)
-            regains = since + self._models[request.model].slo
-            if self._may_regain(request, regains):
-                self._regains.set(regains, request)
-        for _, request in self._regains.ring(now):
-            self._queue_of(request).regain_place(request)
+        for since, request, queue in self._yields.ring(now):
+            queue.yield_place(request)
+            regains = since + queue.model.slo
+            if self._may_regain(request, queue, regains):
+                self._regains.set(regains, request, queue)
+        if self._regains.earliest <= now:
+            for _, request, queue in self._regains.ring(now):
+                queue.regain_place(request)
 
-    def _may_regain(self, request: Request, now: Nanos) -> bool:
+    def _may_regain(self, request: Request, queue: Queue, now: Nanos) -> bool:
         """Whether the answer to a request that regains its order at ``now`` is worth something.
 
         Else it would regain its order only to make feasible requests late in their turn.
         """
-        return now + self._service_of(request) < request.expires
+        return now + self._service_of(request, queue) < request.expires
 
     def _wake_at(self, asked: Nanos | None) -> Nanos | None:
         """The earliest of the formation's wish, an expiry while waiting, and the end of a move."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import sub
 from typing import NamedTuple
 
 from takt.core.events import Decide, Ended, Event, Finish, Submit
@@ -34,7 +33,7 @@ class Timeline:
     def __init__(self) -> None:
         # Arrival, then start and end of the prefix launch and of the denoise launch.
         self._instants: dict[int, list[Nanos]] = {}
-        self._running: dict[Lane, tuple[Launch, Nanos]] = {}
+        self._running: dict[Lane, tuple[Nanos, list[list[Nanos]]]] = {}
         self.busy: dict[Lane, Nanos] = {}
         """Time each lane has spent on launches that ended."""
         self.rows: dict[Stage, list[int]] = {stage: [] for stage in Stage}
@@ -57,36 +56,35 @@ class Timeline:
                 at, launches, _ = event
                 for launch in launches:
                     self._start(launch, at)
-            elif isinstance(event, Ended):
-                outcomes.append(self._outcome(event))
             elif isinstance(event, Finish):
                 self._finish(event)
+            elif isinstance(event, Ended):
+                outcomes.append(self._outcome(event))
             elif isinstance(event, Submit):
                 self._instants[event.seq] = [event.arrival]
         return outcomes
 
     def _start(self, launch: Launch, at: Nanos) -> None:
-        lane = launch.lane
-        self._running[lane] = launch, at
-        self.rows[lane.stage].append(len(launch.requests))
-        self._mark(launch, at)
+        lane, requests = launch.lane, launch.requests
+        rows = [self._instants[seq] for seq in requests]
+        for instants in rows:
+            instants.append(at)
+        self._running[lane] = at, rows
+        self.rows[lane.stage].append(len(rows))
 
     def _finish(self, event: Finish) -> None:
         at, lane, _ = event
-        launch, since = self._running.pop(lane)
+        since, rows = self._running.pop(lane)
         self.busy[lane] = self.busy.get(lane, 0) + at - since
-        self._mark(launch, at)
-
-    def _mark(self, launch: Launch, at: Nanos) -> None:
-        for seq in launch.requests:
-            instants = self._instants.get(seq)
-            if instants is not None:  # a cancelled request has ended while its row runs on
-                instants.append(at)
+        for instants in rows:  # nobody reads those of a request that was cancelled meanwhile
+            instants.append(at)
 
     def _outcome(self, event: Ended) -> Outcome:
         at, seq, phase = event
-        instants = self._instants.pop(seq)
-        del instants[4:]  # a denoise loop in several launches is one span until the end
-        instants.append(at)
-        spans = [*map(sub, instants[1:], instants), 0, 0, 0]
-        return Outcome(seq, phase, at, *spans[:4])
+        # A denoise loop in several launches is one span until the end.
+        instants = self._instants.pop(seq)[:4]
+        instants += at, at, at, at
+        arrival, prefix, wait, denoise, end = instants[:5]
+        return Outcome(
+            seq, phase, at, prefix - arrival, wait - prefix, denoise - wait, end - denoise
+        )

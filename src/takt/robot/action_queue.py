@@ -60,7 +60,7 @@ class ChunkOrigin:
     """Instant of that observation, on the robot's monotonic clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it takes three times as long to make, and a simulation makes many
 class TimedChunk(Generic[A]):
     """An action chunk that knows when its actions are meant to be executed."""
 

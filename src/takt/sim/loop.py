@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import TypeAlias
+from typing import Any, TypeVar
 
 from takt.core.attainment import RequestRecord, StageTimes
 from takt.core.events import Event
 from takt.core.launch import Lane, Launch
 from takt.core.profile import CoRun
-from takt.core.request import Phase, Request
+from takt.core.request import ENDED, Phase, Request
 from takt.core.timeline import Outcome, Timeline
 from takt.core.trace import Setup
 from takt.errors import UsageError
@@ -33,6 +33,8 @@ from takt.sim.robot import Ask, SimulatedRobot
 from takt.units import SECOND, Nanos
 
 __all__ = ["DeviceRun", "Run", "simulate"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +104,8 @@ def simulate(
     return _Loop(fleet, warm_up, duration, seed, keep_events).run(progress)
 
 
-_Action: TypeAlias = Callable[[Nanos], None]
 _NOTHING_DECLARED = Declared()
+_OUTCOME = {phase: phase.value for phase in ENDED}
 
 # What comes first within an instant.
 _ARRIVALS, _ENDS = range(2)
@@ -113,28 +115,35 @@ class _Agenda:
     """What is to happen, in the order in which it will."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Nanos, int, int, _Action]] = []
+        self._entries: list[tuple[Nanos, int, int, Callable[[Any, Nanos], None], Any]] = []
         self._numbers = count()
-        self._last: list[_Action] = []
+        self._last: list[Callable[[Nanos], None]] = []
 
-    def add(self, instant: Nanos, action: _Action, order: int = _ARRIVALS) -> None:
-        """Let ``action`` happen at ``instant``."""
+    def add(
+        self,
+        instant: Nanos,
+        action: Callable[[T, Nanos], None],
+        subject: T,
+        order: int = _ARRIVALS,
+    ) -> None:
+        """Let ``action`` happen to ``subject`` at ``instant``."""
         # The number keeps the rest of the order: what was arranged first happens first.
-        heappush(self._entries, (instant, order, next(self._numbers), action))
+        heappush(self._entries, (instant, order, next(self._numbers), action, subject))
 
-    def add_last(self, action: _Action) -> None:
-        """Let ``action`` happen when everything else of the present instant has happened."""
-        self._last.append(action)
+    def add_last(self, action: Callable[[Nanos], None]) -> None:
+        """Let ``action`` happen once, when everything else of the present instant has happened."""
+        if action not in self._last:
+            self._last.append(action)
 
     def play(self) -> None:
         """Let everything happen, and what comes of it."""
         entries, last = self._entries, self._last
         while entries:
-            now, _, _, action = heappop(entries)
-            action(now)
+            now, _, _, action, subject = heappop(entries)
+            action(subject, now)
             if last and not (entries and entries[0][0] == now):
-                for action in last:
-                    action(now)
+                for decide in last:
+                    decide(now)
                 last.clear()
 
 
@@ -155,26 +164,22 @@ class _Device:
         self._on_outcome = on_outcome
         self._keep_events = keep_events
         self._architecture = {model.name: model.architecture for model in setup.models}
-        self._physical = setup.group.physical
         costs = setup.costs()
         self._running: list[CoRun[Lane]] = [CoRun(costs) for _ in range(setup.group.num_physical)]
+        self._running_on = [self._running[physical] for physical in setup.group.physical]
+        # A device of its own need not be compared with others.
+        is_alone = len(self._running) == 1
+        self._find_next_end = self._running[0].next_end if is_alone else self._find_first_end
         self._next_end: tuple[Nanos, Lane] | None = None
         self._next_at: Nanos | None = None
-        self._must_decide = False
 
     def submit(self, request: Request, now: Nanos) -> None:
         """A request arrived."""
         self._scheduler.submit(request, now)
-        self._decide_last()
-
-    def _decide_last(self) -> None:
-        if not self._must_decide:
-            self._must_decide = True
-            self._agenda.add_last(self._decide)
+        self._agenda.add_last(self._decide)
 
     def _decide(self, now: Nanos) -> None:
         """Start what the scheduler decides and hand on the requests that have ended."""
-        self._must_decide = False
         launches, wake_at = self._scheduler.decide(now)
         if launches:
             self._start(launches, now)
@@ -188,23 +193,21 @@ class _Device:
     def _start(self, launches: tuple[Launch, ...], now: Nanos) -> None:
         for launch in launches:
             work = launch.work(self._architecture[launch.model])
-            self._running[self._physical[launch.lane.device]].start(launch.lane, work, now)
+            self._running_on[launch.lane.device].start(launch.lane, work, now)
         self._next_end = self._find_next_end()
 
     def _wake_up_at(self, wake_at: Nanos | None) -> None:
         """Arrange the next end of a launch, or the instant the scheduler asked for."""
-        end, next_at = self._next_end, wake_at
+        end = self._next_end
         if end is not None and (wake_at is None or end[0] < wake_at):
-            next_at = end[0]
-        if next_at != self._next_at:
-            self._next_at = next_at
-            if next_at is not None:
-                self._agenda.add(next_at, self._wake_up, _ENDS)
+            wake_at = end[0]
+        if wake_at != self._next_at:
+            self._next_at = wake_at
+            if wake_at is not None:
+                self._agenda.add(wake_at, _Device._wake_up, self, _ENDS)
 
-    def _find_next_end(self) -> tuple[Nanos, Lane] | None:
+    def _find_first_end(self) -> tuple[Nanos, Lane] | None:
         """The next end of a launch; of ends at one instant the first physical device's."""
-        if len(self._running) == 1:
-            return self._running[0].next_end()
         ends = [end for run in self._running if (end := run.next_end()) is not None]
         return min(ends, key=lambda end: end[0], default=None)
 
@@ -214,10 +217,10 @@ class _Device:
             return  # what this entry was made for has moved or gone
         while (end := self._next_end) is not None and end[0] <= now:
             lane = end[1]
-            self._running[self._physical[lane.device]].finish(lane, now)
+            self._running_on[lane.device].finish(lane, now)
             self._scheduler.finish(lane, now)
             self._next_end = self._find_next_end()
-        self._decide_last()
+        self._agenda.add_last(self._decide)
 
 
 @dataclass(slots=True)
@@ -229,6 +232,8 @@ class _Pending:
     sent: Nanos
     uplink: Nanos
     slo: Nanos
+    phase: Phase = Phase.QUEUED
+    """Its outcome, once it has one."""
 
 
 class _Loop:
@@ -263,7 +268,7 @@ class _Loop:
         """Let the robots ask, and report on the time after the warm-up."""
         counts: list[dict[str, tuple[int, int]]] = []
         for instant in (self._warm_up, self._stop):
-            self._agenda.add(instant, lambda now: counts.append(self._count_ticks(now)))
+            self._agenda.add(instant, self._count_ticks, counts)
         if progress is not None:
             self._tell(progress, 0)
         for robot in self._robots:
@@ -275,20 +280,20 @@ class _Loop:
     def _tell(self, progress: Callable[[Nanos], None], now: Nanos) -> None:
         progress(now)
         if now + SECOND <= self._stop:
-            self._agenda.add(now + SECOND, lambda at: self._tell(progress, at))
+            self._agenda.add(now + SECOND, self._tell, progress)
 
     # A request: the robot asks, the observation arrives, the answer reaches the robot
 
     def _ask_at(self, robot: SimulatedRobot, instant: Nanos | None) -> None:
         if instant is not None and instant < self._stop:
-            self._agenda.add(instant, lambda now: self._ask(robot, now))
+            self._agenda.add(instant, self._ask, robot)
 
     def _ask(self, robot: SimulatedRobot, now: Nanos) -> None:
         ask = robot.ask(now)
         self._num_sending += 1  # until it arrives: so many robots share the air
         uplink = self._fleet.network.up(robot.observation_bytes, self._num_sending, robot.uplink)
         pending = _Pending(robot, ask, now, uplink, self._slo[robot.group.name])
-        self._agenda.add(now + uplink, lambda at: self._arrive(pending, at))
+        self._agenda.add(now + uplink, self._arrive, pending)
         self._ask_at(robot, ask.next_ask)
 
     def _arrive(self, pending: _Pending, now: Nanos) -> None:
@@ -324,27 +329,28 @@ class _Loop:
 
     def _answer(self, outcome: Outcome, now: Nanos) -> None:
         pending = self._pending.pop(outcome.seq)
+        pending.phase = outcome.phase
         robot = pending.robot
         downlink = self._fleet.network.down(CHUNK_BYTES, self._num_sending + 1, robot.downlink)
-        self._agenda.add(now + downlink, lambda at: self._receive(pending, outcome.phase, at))
+        self._agenda.add(now + downlink, self._receive, pending)
         if pending.sent >= self._warm_up:
             self._records.append(_record(pending, outcome, downlink))
 
-    def _receive(self, pending: _Pending, phase: Phase, now: Nanos) -> None:
+    def _receive(self, pending: _Pending, now: Nanos) -> None:
         self._length = max(self._length, now)
         robot = pending.robot
-        if phase is Phase.SERVED:
+        if pending.phase is Phase.SERVED:
             self._ask_at(robot, robot.receive(pending.ask.first_timestep, now))
         else:
             self._ask_at(robot, robot.refused(now))
 
     # The report
 
-    def _count_ticks(self, now: Nanos) -> dict[str, tuple[int, int]]:
-        """Starved ticks and all ticks of each robot before ``now``."""
+    def _count_ticks(self, counts: list[dict[str, tuple[int, int]]], now: Nanos) -> None:
+        """Add the starved ticks and all ticks of each robot before ``now``."""
         for robot in self._robots:
             robot.catch_up(now)
-        return {robot.name: (robot.starved_ticks, robot.ticks) for robot in self._robots}
+        counts.append({robot.name: (robot.starved_ticks, robot.ticks) for robot in self._robots})
 
     def _report(self, before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Run:
         return Run(
@@ -385,7 +391,7 @@ def _record(pending: _Pending, outcome: Outcome, downlink: Nanos) -> RequestReco
         slo=pending.slo,
         due=pending.ask.dry_at,
         answered=outcome.at + downlink if served else None,
-        outcome=outcome.phase.value,
+        outcome=_OUTCOME[outcome.phase],
         stages=stages if served else None,
     )
 
