@@ -54,7 +54,7 @@ def fences(page: Path, language: str) -> list[str]:
 def commands(page: Path) -> list[str]:
     """What a page tells its reader to type after ``takt``, where it ends by itself."""
     typed = [line for block in fences(page, "sh") for line in COMMAND.findall(block)]
-    return [line for line in typed if line.split()[0] in ("simulate", "replay")]
+    return [line for line in typed if line.split()[0] in ("simulate", "replay", "trace")]
 
 
 def typed(block: str) -> list[str]:
@@ -155,7 +155,7 @@ def test_every_option_a_page_tells_to_type_exists(page: Path) -> None:
 
     blocks = [block for language in ("sh", "") for block in fences(page, language)]
     for line in [line for block in blocks for line in typed(block)]:
-        words = line.split()
+        words = re.sub(r'"[^"]*"', '""', line).split()  # what is quoted is a value
         title = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
         given = {word.partition("=")[0] for word in words if word.startswith("--")}
         if given - known[title]:

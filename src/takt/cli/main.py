@@ -38,14 +38,18 @@ COMMANDS = {
     "serve": Entry("takt.cli.serve", "Serve", "serve policies to robots"),
     "models": Entry("takt.cli.models", "Models", "load and unload models of a running server"),
     "policy": Entry("takt.cli.policy", "Policy", "show a policy's card, verify its network"),
+    "export": Entry("takt.cli.export", "Export", "a checkpoint's graphs for the CPU engine"),
     "replay": Entry("takt.cli.replay", "Replay", "check that a recorded trace decides again"),
+    "trace": Entry("takt.cli.trace", "Trace", "show every launch of a recorded trace"),
     "hardware": Entry("takt.cli.hardware", "Hardware", "modelled stage times of GPUs, with errors"),
     "episode": Entry("takt.cli.episode", "Episode", "what moved a robot, and why"),
     "drive": Entry("takt.cli.drive", "Drive", "let simulated robots run against a server"),
+    "bench": Entry("takt.cli.bench", "Bench", "measure a running server with real clients"),
     "demo": Entry("takt.cli.demo", "Demo", "serve and drive a small fleet on this computer"),
     "eval": Entry("takt.cli.eval", "Eval", "how often a policy solves a simulated task"),
     "simulate": Entry("takt.cli.simulate", "Simulate", "predict a fleet's attainment, no GPU"),
     "plan": Entry("takt.cli.plan", "Plan", "how many robots a device carries, no GPU"),
+    "profile": Entry("takt.cli.profile", "Profile", "measure what launches take on a device"),
 }
 """Every command by its name."""
 

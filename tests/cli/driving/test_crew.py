@@ -235,6 +235,35 @@ def test_robots_start_at_different_instants_and_at_the_same_ones_for_a_seed() ->
     assert 0 <= min(first) <= max(first) < ms(100)
 
 
+def test_crews_of_several_processes_start_when_they_are_told_to() -> None:
+    connected: list[ScriptedConnection] = []
+
+    def connect() -> ScriptedConnection:
+        connected.append(ScriptedConnection(echo))
+        return connected[-1]
+
+    def begin() -> Nanos:
+        assert len(connected) == 1
+        return 7 * SECOND
+
+    plan = Plan(
+        name="robot-1",
+        behaviour=behaviour(),
+        episode=Episode(RECORDING, 0, ECHO),
+        connect=connect,
+    )
+    crew = Crew.assemble(
+        [plan],
+        duration=SECOND,
+        seed=0,
+        clock=ManualClock().now,
+        warm_up=2 * SECOND,
+        begin=begin,
+    )
+
+    assert (crew.start, crew.end) == (7 * SECOND, 10 * SECOND)
+
+
 def test_a_robot_that_cannot_connect_takes_part_all_the_same() -> None:
     def connect() -> ScriptedConnection:
         raise ABSENT

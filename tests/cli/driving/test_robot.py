@@ -221,3 +221,41 @@ def test_every_observation_of_the_schedule_is_a_request_and_no_tick_is_lost(
 def test_a_behaviour_that_cannot_be_is_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         behaviour(**changes)
+
+
+def test_what_a_robot_does_before_it_is_counted_is_no_part_of_the_figures() -> None:
+    robot = DrivenRobot("robot-1", behaviour(), origin=0, end=ms(300), counted_from=ms(100))
+
+    robot.failed(robot.ask(0), "failed", "closed", ms(1))
+    robot.answered(robot.ask(ms(100)), answer(), ms(105), is_own=True)
+    robot.failed(robot.ask(ms(200)), "expired", "expired", ms(210))
+    robot.finish(ms(300))
+
+    assert [record.sent for record in robot.records] == [ms(100), ms(200)]
+    assert robot.errors == {"expired": 1}
+    assert len(robot.stages) == len(robot.splits) == 1
+    assert len(robot.lags) == 2
+
+
+def test_control_ticks_are_counted_from_the_same_instant() -> None:
+    robot = DrivenRobot("robot-1", behaviour(), origin=0, end=ms(300), counted_from=ms(100))
+
+    robot.answered(robot.ask(ms(100)), answer(horizon=15), ms(100), is_own=True)
+    robot.finish(ms(300))
+
+    # The tick at 100 ms itself comes before the answer; 15 actions for the 19 after it.
+    assert (robot.ticks, robot.starved_ticks) == (20, 5)
+    assert robot.view(ms(300)).ticks == 20
+
+
+def test_an_observation_that_is_kept_back_for_an_earlier_answer_says_how_long() -> None:
+    asker = robot()
+
+    asker.answered(asker.ask(0), answer(), ms(130), is_own=True)
+    late = asker.ask(ms(132))
+    asker.answered(late, answer(), ms(140), is_own=True)
+
+    assert (late.sent, late.held) == (ms(100), ms(30))
+    assert asker.lags == [0, ms(2)]
+    assert asker.splits[1]["held"] == ms(30)
+    assert sum(asker.splits[1].values()) == ms(40)

@@ -103,7 +103,14 @@ class Crew:
 
     @classmethod
     def assemble(
-        cls, plans: Sequence[Plan], *, duration: Nanos, seed: int, clock: Callable[[], Nanos]
+        cls,
+        plans: Sequence[Plan],
+        *,
+        duration: Nanos,
+        seed: int,
+        clock: Callable[[], Nanos],
+        warm_up: Nanos = 0,
+        begin: Callable[[], Nanos] | None = None,
     ) -> Crew:
         """Connect the robots and fix the instant they start.
 
@@ -111,18 +118,22 @@ class Crew:
 
         Args:
             plans: The robots.
-            duration: How long they send.
+            duration: How long they send, what counts.
             seed: Of their phases.
             clock: Monotonic, in nanoseconds.
+            warm_up: How long they send before, what does not count.
+            begin: Asked once all are connected; the instant they start, which crews of several
+                processes share. When None it is in a moment.
         """
         with ThreadPoolExecutor(_CONNECTING_AT_ONCE) as pool:
             connections = list(pool.map(_try_to_connect, plans))
         stop = threading.Event()
-        start = clock() + _LEAD
-        end = start + duration
+        start = clock() + _LEAD if begin is None else begin()
+        end = start + warm_up + duration
+        robots = [_robot_of(plan, start, end, seed, start + warm_up) for plan in plans]
         hands = [
-            Hand(_robot_of(plan, start, end, seed), plan, connection, stop, clock)
-            for plan, connection in zip(plans, connections, strict=True)
+            Hand(robot, plan, connection, stop, clock)
+            for robot, plan, connection in zip(robots, plans, connections, strict=True)
         ]
         return cls(hands, start=start, end=end, stop=stop, clock=clock)
 
@@ -255,9 +266,9 @@ def _try_to_connect(plan: Plan) -> Asking | None:
         return None  # the first observation tries again, and then it counts
 
 
-def _robot_of(plan: Plan, start: Nanos, end: Nanos, seed: int) -> DrivenRobot:
+def _robot_of(plan: Plan, start: Nanos, end: Nanos, seed: int, counted_from: Nanos) -> DrivenRobot:
     # Robots switched on together would ask together for ever.
     phase = Random(f"{seed}/{plan.name}/phase").random()
     spread = plan.behaviour.period or _SPREAD
     origin = start + round(phase * min(spread, end - start))
-    return DrivenRobot(plan.name, plan.behaviour, origin=origin, end=end)
+    return DrivenRobot(plan.name, plan.behaviour, origin=origin, end=end, counted_from=counted_from)

@@ -32,14 +32,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from takt.cli.driving.robot import DrivenRobot
+from takt.cli.driving.robot_run import RobotRun
 from takt.core.attainment import Attainment, Quantiles, Summary, summarise
 from takt.errors import InvariantError, TaktError
 from takt.units import Nanos, to_ms, to_seconds
 
-__all__ = ["DriveFailedError", "check_run", "figures_of", "sentences"]
+__all__ = ["DriveFailedError", "Driven", "check_run", "figures_of", "quantiles_ms", "sentences"]
+
+
+Driven: TypeAlias = DrivenRobot | RobotRun
+"""A robot that has finished, of this process or of another one."""
 
 
 class DriveFailedError(TaktError):
@@ -47,7 +52,7 @@ class DriveFailedError(TaktError):
 
 
 def figures_of(
-    robots: Sequence[DrivenRobot], *, duration: Nanos, seed: int, broken_off: bool = False
+    robots: Sequence[Driven], *, duration: Nanos, seed: int, broken_off: bool = False
 ) -> dict[str, Any]:
     """The figures of a run.
 
@@ -74,7 +79,7 @@ def figures_of(
         "errors": {code: errors[code] for code in sorted(errors)},
         "checked_chunks": sum(robot.checked for robot in robots),
         "foreign_chunks": sum(robot.foreign for robot in robots),
-        "lag_ms": _quantiles(lag for robot in robots for lag in robot.lags),
+        "lag_ms": quantiles_ms(lag for robot in robots for lag in robot.lags),
     }
 
 
@@ -142,7 +147,7 @@ def _worst(summary: Summary) -> dict[str, Any] | None:
     return {"robot": summary.worst_robot, **_served(summary.by_robot[summary.worst_robot])}
 
 
-def _starvation(robots: Sequence[DrivenRobot]) -> dict[str, Any]:
+def _starvation(robots: Sequence[Driven]) -> dict[str, Any]:
     starved = sum(robot.starved_ticks for robot in robots)
     ticks = sum(robot.ticks for robot in robots)
     return {
@@ -152,7 +157,7 @@ def _starvation(robots: Sequence[DrivenRobot]) -> dict[str, Any]:
     }
 
 
-def _models(robots: Sequence[DrivenRobot], summary: Summary) -> dict[str, Any]:
+def _models(robots: Sequence[Driven], summary: Summary) -> dict[str, Any]:
     slos = {robot.behaviour.model: robot.behaviour.slo for robot in robots}
     counts = Counter(robot.behaviour.model for robot in robots)
     nothing = Attainment.of([])
@@ -166,16 +171,17 @@ def _models(robots: Sequence[DrivenRobot], summary: Summary) -> dict[str, Any]:
     }
 
 
-def _stages(robots: Sequence[DrivenRobot]) -> dict[str, Any]:
+def _stages(robots: Sequence[Driven]) -> dict[str, Any]:
     durations: dict[str, list[Nanos]] = {}
     for robot in robots:
         for stages in robot.stages:
             for name, took in stages.items():
                 durations.setdefault(name, []).append(took)
-    return {name: _quantiles(taken) for name, taken in durations.items()}
+    return {name: quantiles_ms(taken) for name, taken in durations.items()}
 
 
-def _quantiles(durations: Iterable[Nanos]) -> dict[str, float] | None:
+def quantiles_ms(durations: Iterable[Nanos]) -> dict[str, float] | None:
+    """p50, p90, p99 and max in milliseconds; None when there are no durations."""
     quantiles = Quantiles.of(durations)
     return None if quantiles is None else _in_ms(quantiles)
 

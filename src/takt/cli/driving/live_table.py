@@ -6,7 +6,7 @@ file, gets one line every few seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,7 +21,14 @@ from takt.cli.driving.robot import DrivenRobot, RobotView
 from takt.core.attainment import Quantiles
 from takt.units import MILLISECOND, SECOND, Nanos, to_ms, to_seconds
 
-__all__ = ["LOOK_EVERY", "Onlooker", "progress_line", "robots_table", "show_figures"]
+__all__ = [
+    "LOOK_EVERY",
+    "Onlooker",
+    "progress_line",
+    "robots_table",
+    "show_figures",
+    "stages_table",
+]
 
 LOOK_EVERY: Nanos = 250 * MILLISECOND
 """Time between two calls of :meth:`Onlooker.look`."""
@@ -130,7 +137,7 @@ def show_figures(figures: dict[str, Any], console: Console) -> None:
     for line in rest:
         console.print(escape(line), highlight=False, soft_wrap=True)
     if figures["stages_ms"]:
-        console.print(_stages_table(figures["stages_ms"]))
+        console.print(stages_table(figures["stages_ms"]))
 
 
 def _cells(view: RobotView, elapsed: Nanos) -> list[str]:
@@ -187,7 +194,8 @@ def _starved(views: Sequence[RobotView]) -> str:
     return _percent(sum(v.starved_ticks for v in views), sum(v.ticks for v in views))
 
 
-def _stages_table(stages: dict[str, dict[str, float]]) -> Table:
+def stages_table(stages: Mapping[str, Mapping[str, float]]) -> Table:
+    """A row of quantiles, in milliseconds, for each part of the time."""
     quantiles = ("p50", "p90", "p99", "max")
     table = Table(
         "where the time went",

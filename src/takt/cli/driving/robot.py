@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from takt.cli.driving.time_split import split_of
 from takt.client.answer import ActionArray, Answer
 from takt.core.attainment import OUTCOMES, RequestRecord
 from takt.errors import ConfigError
@@ -88,6 +89,8 @@ class Ask:
     """Timestep its chunk begins at."""
     dry_at: Nanos
     """Instant of the first control tick without an action, if no chunk comes before."""
+    held: Nanos = 0
+    """Time it was kept back after ``sent``, because an earlier answer was still awaited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +123,19 @@ class DrivenRobot:
         behaviour: How it behaves.
         origin: Instant it is switched on.
         end: Instant from which on it sends nothing.
+        counted_from: What it does before is no part of the figures, so that a fleet can settle;
+            from ``origin`` on when None.
     """
 
-    def __init__(self, name: str, behaviour: Behaviour, *, origin: Nanos, end: Nanos) -> None:
+    def __init__(
+        self,
+        name: str,
+        behaviour: Behaviour,
+        *,
+        origin: Nanos,
+        end: Nanos,
+        counted_from: Nanos | None = None,
+    ) -> None:
         self.name = name
         self.behaviour = behaviour
         self.records: list[RequestRecord] = []
@@ -131,6 +144,8 @@ class DrivenRobot:
         """Requests without an answer, by the code of the reason."""
         self.stages: list[Mapping[str, Nanos]] = []
         """Where the time of each answer went, as far as it is known."""
+        self.splits: list[Mapping[str, Nanos]] = []
+        """The latency of each answer in parts, in the order of the served among ``records``."""
         self.lags: list[Nanos] = []
         """How much later than it could have each observation left: this computer's own share in
         the latencies."""
@@ -140,7 +155,10 @@ class DrivenRobot:
         """Of these, chunks that do not belong to it."""
         self._origin = origin
         self._end = end
+        self._counted_from = max(origin, origin if counted_from is None else counted_from)
         self._tick = behaviour.tick
+        self._uncounted_ticks = -((origin - self._counted_from) // self._tick)
+        self._uncounted_starved = 0
         self._period = behaviour.period
         self._rule = ThresholdRule(threshold=behaviour.threshold)
         self._queue: ActionQueue[ActionArray] = ActionQueue()
@@ -160,12 +178,12 @@ class DrivenRobot:
     @property
     def ticks(self) -> int:
         """Control ticks so far."""
-        return self._ticks
+        return max(0, self._ticks - self._uncounted_ticks)
 
     @property
     def starved_ticks(self) -> int:
         """Control ticks so far that found no action."""
-        return self._queue.starved_ticks
+        return self._queue.starved_ticks - self._uncounted_starved
 
     def ask(self, now: Nanos) -> Ask:
         """Send the observation that is scheduled; the newest one if several are overdue."""
@@ -174,8 +192,7 @@ class DrivenRobot:
             self._run_ticks((now - self._origin) // self._tick + 1)
             dry_at = self._next_tick() + time_until_dry(self._queue, self._tick)
             while (newer := self._after(self._next_ask)) is not None and newer <= now:
-                self._note(self._next_ask, dry_at, outcome="superseded")
-                self.errors["overtaken"] += 1
+                self._note(self._next_ask, dry_at, outcome="superseded", code="overtaken")
                 self._asked += 1
                 self._next_ask = newer
             ask = Ask(
@@ -183,9 +200,11 @@ class DrivenRobot:
                 sent=self._next_ask,
                 first_timestep=self._queue.next_timestep,
                 dry_at=dry_at,
+                held=max(0, self._free_at - self._next_ask),
             )
             self._asked += 1
-            self.lags.append(max(0, now - max(ask.sent, self._free_at)))
+            if ask.sent >= self._counted_from:
+                self.lags.append(max(0, now - ask.sent - ask.held))
             # A closed-loop robot asks again when it knows what became of this one.
             following = self._next_scheduled(self._next_ask)
             self._next_ask = self._end if following is None else following
@@ -207,12 +226,12 @@ class DrivenRobot:
             self.checked += is_own is not None
             if is_own is False:
                 self.foreign += 1
-                self.errors["foreign"] += 1
-                self._note(ask.sent, ask.dry_at, outcome="failed")
+                self._note(ask.sent, ask.dry_at, outcome="failed", code="foreign")
             else:
                 self._queue.merge(ask.first_timestep, answer.actions)
-                self._note(ask.sent, ask.dry_at, outcome="served", answered=now)
-                self.stages.append(_stages_of(answer))
+                if self._note(ask.sent, ask.dry_at, outcome="served", answered=now):
+                    self.stages.append(_stages_of(answer))
+                    self.splits.append(split_of(answer, latency=now - ask.sent, held=ask.held))
             if self._period is None:
                 # The rule is looked at after a tick's action was taken, so never before that.
                 ticks = max(self._rule.ticks_until_due(self._queue), 1)
@@ -231,9 +250,8 @@ class DrivenRobot:
         with self._lock:
             self._catch_up(now)
             self._free_at = now
-            self.errors[code] += 1
             known = outcome if outcome in OUTCOMES and outcome != "served" else "failed"
-            self._note(ask.sent, ask.dry_at, outcome=known)
+            self._note(ask.sent, ask.dry_at, outcome=known, code=code)
             if self._period is None:
                 self._next_ask = max(self._next_tick(), again_at)
 
@@ -246,8 +264,9 @@ class DrivenRobot:
             until = min(now, self._end)
             self._catch_up(until)
             while self._period is not None and self._next_ask < until:
-                self._note(self._next_ask, self._next_tick(), outcome="superseded")
-                self.errors["overtaken"] += 1
+                self._note(
+                    self._next_ask, self._next_tick(), outcome="superseded", code="overtaken"
+                )
                 self._asked += 1
                 self._next_ask += self._period
 
@@ -264,8 +283,8 @@ class DrivenRobot:
                 answered=len(self.stages),
                 met=self._met,
                 on_time=self._on_time,
-                ticks=self._ticks + pending,
-                starved_ticks=self._queue.starved_ticks + starved,
+                ticks=self.ticks + pending,
+                starved_ticks=self.starved_ticks + starved,
                 remaining=max(0, self._queue.remaining - pending),
                 longest_chunk=self._queue.longest_chunk,
                 latencies=tuple(self._recent),
@@ -281,8 +300,22 @@ class DrivenRobot:
         return None if following is None or following >= self._end else following
 
     def _note(
-        self, sent: Nanos, due: Nanos, *, outcome: str, answered: Nanos | None = None
-    ) -> None:
+        self,
+        sent: Nanos,
+        due: Nanos,
+        *,
+        outcome: str,
+        code: str | None = None,
+        answered: Nanos | None = None,
+    ) -> bool:
+        """Keep a request that is over; whether it counts.
+
+        ``code`` says why it has no answer.
+        """
+        if sent < self._counted_from:
+            return False
+        if code is not None:
+            self.errors[code] += 1
         record = RequestRecord(
             robot=self.name,
             model=self.behaviour.model,
@@ -297,6 +330,7 @@ class DrivenRobot:
         self._on_time += record.is_on_time
         if record.latency is not None:
             self._recent.append(record.latency)
+        return True
 
     def _next_tick(self) -> Nanos:
         return self._origin + self._ticks * self._tick
@@ -306,9 +340,13 @@ class DrivenRobot:
         self._run_ticks(-((self._origin - now) // self._tick))
 
     def _run_ticks(self, total: int) -> None:
+        if self._ticks < self._uncounted_ticks < total:
+            self._run_ticks(self._uncounted_ticks)
         if total > self._ticks:
             self._queue.advance(total - self._ticks)
             self._ticks = total
+            if total <= self._uncounted_ticks:
+                self._uncounted_starved = self._queue.starved_ticks
 
 
 def _stages_of(answer: Answer) -> dict[str, Nanos]:
