@@ -87,8 +87,7 @@ def _load(folder: Path, sizes: tuple[int, ...]) -> _Ours:
     start = time.perf_counter()
     runner.load()
     took = time.perf_counter() - start
-    images = runner._parts().buffers
-    for stage in images.values():
+    for stage in runner._parts().arrays.buffers.values():
         for name, array in stage.items():
             if name == "num_images":
                 array[...] = NUM_CAMERAS

@@ -38,7 +38,8 @@ class RefusedError(TaktError):
 
     Codes in use: ``expired``, ``superseded``, ``cancelled``, ``failed``, ``busy``,
     ``worker_lost``, ``unknown_model``, ``unauthorized``, ``draining``, ``observation``, ``wire``,
-    ``limit``.
+    ``limit``, ``features`` (a robot that does not fit its model), ``no_session`` and ``shared`` (a
+    connection without a session, or with two robots).
     """
 
     code: str = "failed"

@@ -26,6 +26,37 @@ def test_a_path_is_resolved_before_processes_start(tmp_path: Path) -> None:
     assert plan.devices[0].models[0].policy == str(tmp_path / "checkpoint")
 
 
+def test_engine_and_number_format_reach_checkpoints_alone(tmp_path: Path) -> None:
+    (tmp_path / "fold").mkdir()
+    (tmp_path / "fold" / "config.json").write_text("{}")
+
+    plan = Serve(
+        model=(f"fold={tmp_path}/fold", "mini"),
+        engine="openvino",
+        precision="bf16",
+        engine_cache=tmp_path,
+    ).plan()
+
+    fold, mini = plan.devices[0].models
+    expected = {"engine": "openvino", "precision": "bf16", "cache": str(tmp_path)}
+    assert (fold.options, mini.options) == (expected, {})
+
+
+def test_with_a_model_root_paths_are_inside_it_and_nothing_outside_is_read(tmp_path: Path) -> None:
+    (tmp_path / "root" / "team" / "fold").mkdir(parents=True)
+    (tmp_path / "root" / "team" / "fold" / "config.json").write_text("{}")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "other")
+    root = tmp_path / "root"
+
+    (fold,) = Serve(model=("fold=team/fold",), model_root=(root,)).plan().devices[0].models
+
+    assert (fold.policy, fold.options) == (str(root / "team" / "fold"), {"root": str(root)})
+    for outside in ("../other", str(tmp_path / "other"), "link", "https://hub/fold", "none"):
+        with pytest.raises(ConfigError, match=r"^model "):
+            Serve(model=(f"fold={outside}",), model_root=(root,)).plan()
+
+
 def test_echo_options_reach_echo_alone() -> None:
     plan = Serve(model=("echo", "mini"), latency_ms=20.0, horizon=16).plan()
 

@@ -1,6 +1,7 @@
 """The page "Serve your LeRobot checkpoint in five minutes" does what it says, step by step."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -36,14 +37,18 @@ def test_every_step_of_the_page_works(tmp_path: Path) -> None:
     for file in (*(GOLDEN / "tokenizer").iterdir(), GOLDEN / "dims.json"):
         shutil.copyfile(file, checkpoint / file.name)
     shutil.copytree(GOLDEN, tmp_path / "golden")
-    install, show, serve, verify = (block.strip() for block in blocks("sh"))
+    install, show, serve, export, compiled, verify = (block.strip() for block in blocks("sh"))
+    assert compiled == f"{serve} --engine openvino"
     assert install.startswith("pip install 'takt-serve[server,policies]'")
 
-    for command in (show, verify):
-        subprocess.run(takt(command), cwd=tmp_path, check=True, capture_output=True)
+    own_cache = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for command in (show, export, verify):
+        subprocess.run(takt(command), cwd=tmp_path, check=True, capture_output=True, env=own_cache)
+    assert len(list((tmp_path / "cache" / "takt" / "engines").iterdir())) == 1
     server = subprocess.Popen(
-        [*takt(serve), "--json", "--openpi", "0", "--slo-ms", "30000", "--deterministic"],
+        [*takt(compiled), "--json", "--openpi", "0", "--slo-ms", "30000", "--deterministic"],
         cwd=tmp_path,
+        env=own_cache,
         stdout=subprocess.PIPE,
         text=True,
     )

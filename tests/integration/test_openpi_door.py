@@ -307,3 +307,19 @@ def test_golden_files_are_those_of_the_index() -> None:
     for case in index["cases"]:
         data = (GOLDEN / "hostile" / case["file"]).read_bytes()
         assert hashlib.sha256(data).hexdigest() == case["sha256"]
+
+
+@pytest.mark.parametrize("version", [b"7", b"8", b"12", b"x"])
+def test_another_version_of_the_protocol_is_told_which_one_is_spoken(
+    server: GatewayServer, version: bytes
+) -> None:
+    answer = http(
+        server,
+        b"GET / HTTP/1.1\r\nHost: takt\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: "
+        + version
+        + b"\r\n\r\n",
+    )
+
+    assert answer.startswith(b"HTTP/1.1 426 ")
+    assert b"sec-websocket-version: 13\r\n" in answer.lower()

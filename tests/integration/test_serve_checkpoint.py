@@ -3,14 +3,24 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
+from websockets.sync.client import connect as websocket
 
 from takt.client import connect
 from takt.policies.lerobot.golden import read_golden
 from takt.policies.lerobot.opening import CheckpointOptions, open_checkpoint
+from takt.schema.row import Executing
+from takt.wire.limits import Limits
+from takt.wire.openpi import decode_reply, encode_observation
+from takt.wire.openpi_options import RequestOptions
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "policies"
 
@@ -20,19 +30,27 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("family", ["pi0_relative", "smolvla"])
 def test_a_served_checkpoint_gives_the_golden_actions(family: str) -> None:
+    check_first_case(GOLDEN / family)
+
+
+@pytest.mark.timeout(120)
+def test_absolute_actions_of_the_collection_are_the_golden_ones(fixtures: Path) -> None:
+    check_first_case(fixtures / "policies" / "pi0")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("family", ["pi0_relative", "smolvla"])
+def test_the_exported_checkpoint_gives_the_golden_actions(family: str, tmp_path: Path) -> None:
+    check_first_case(GOLDEN / family, "--engine", "openvino", "--engine-cache", str(tmp_path))
+
+
+def check_first_case(directory: Path, *options: str) -> None:
     pytest.importorskip("torch", reason="the networks need torch")
-    directory = GOLDEN / family
     golden = read_golden(directory)
     case = next(case for case in golden.cases if case.name == "A")
-    name = case.observations[0]
-    observation = {
-        "observation/state": golden.frames[f"{name}.state"],
-        **{f"observation/images/{c}": golden.frames[f"{name}.{c}"] for c in case.cameras},
-        "prompt": case.tasks[0],
-        "noise": case.noise[0].ravel(),
-    }
+    observation = first_observation(directory)
 
-    actions = served(directory, observation)
+    actions = served(directory, observation, *options)
 
     checkpoint = open_checkpoint(directory / "checkpoint", CheckpointOptions())
     unit = checkpoint.pipeline.action.unit
@@ -42,13 +60,69 @@ def test_a_served_checkpoint_gives_the_golden_actions(family: str) -> None:
     assert (np.abs(actions - expected) <= allowed).all()
 
 
-def served(directory: Path, observation: dict[str, object]) -> np.ndarray:
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("family", ["pi0_relative", "smolvla"])
+def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(family: str) -> None:
+    pytest.importorskip("torch", reason="the networks need torch")
+    directory = GOLDEN / family
+    observation = first_observation(directory)
+    with serving(directory) as port, websocket(f"ws://127.0.0.1:{port}", max_size=None) as robot:
+        digest = msgpack.unpackb(robot.recv())["takt"]["spec"]["digest"]
+
+        def send(leftover: Executing | None) -> str | bytes:
+            robot.send(encode_observation(observation, RequestOptions(leftover=leftover)))
+            return robot.recv()
+
+        def ask(leftover: Executing | None = None) -> tuple[np.ndarray, Any]:
+            reply = decode_reply(send(leftover), Limits()).values
+            return np.array(reply["actions"]), reply.get("takt")
+
+        observation["noise"] = np.zeros_like(observation["noise"])
+        executed, said_of_none = ask()
+        observation["noise"] = np.ones_like(observation["noise"])
+        free, _ = ask()
+        left = Executing(actions=executed[:9], digest=digest, delay=5, execution_horizon=9)
+        guided, said = ask(left)
+        other, refused = ask(replace(left, digest="sha256:other"))
+        error = send(replace(left, delay=10))
+
+    assert said_of_none is None
+    assert said == {"model_digest": digest, "chunking": "guided"}
+    assert refused["model_digest"] == digest
+    assert "is of model sha256:other" in str(refused["chunking"])
+    np.testing.assert_array_equal(other, free)
+    distance = np.abs(guided[:5] - executed[:5]).mean()
+    assert distance < 0.1 * np.abs(free[:5] - executed[:5]).mean()
+    assert isinstance(error, str)
+    assert "inference_delay: expected 0..9 steps, got 10" in error
+
+
+def first_observation(directory: Path) -> dict[str, Any]:
+    golden = read_golden(directory)
+    case = next(case for case in golden.cases if case.name == "A")
+    name = case.observations[0]
+    return {
+        "observation/state": golden.frames[f"{name}.state"],
+        **{f"observation/images/{c}": golden.frames[f"{name}.{c}"] for c in case.cameras},
+        "prompt": case.tasks[0],
+        "noise": case.noise[0].ravel(),
+    }
+
+
+def served(directory: Path, observation: dict[str, Any], *options: str) -> np.ndarray:
+    with serving(directory, *options) as port, connect(f"127.0.0.1:{port}") as robot:
+        return np.array(robot.infer(observation).actions)
+
+
+@contextmanager
+def serving(directory: Path, *options: str) -> Iterator[int]:
+    """Port of the openpi door of a server that is ready."""
     command = [sys.executable, "-m", "takt.cli.main", "serve", "--json", "--openpi", "0"]
     command += ["--model", f"fold={directory / 'checkpoint'}", "--deterministic"]
-    command += ["--tokenizer", str(directory / "tokenizer"), "--slo-ms", "30000"]
+    command += ["--tokenizer", str(directory / "tokenizer"), "--slo-ms", "30000", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        port = None
+        port = 0
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
@@ -56,8 +130,7 @@ def served(directory: Path, observation: dict[str, object]) -> np.ndarray:
             port = event.get("port", port)
             if event["event"] == "ready" and event["process"].startswith("gateway"):
                 break
-        with connect(f"127.0.0.1:{port}") as robot:
-            return np.array(robot.infer(observation).actions)
+        yield port
     finally:
         process.terminate()
         process.communicate(timeout=20)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from takt.errors import ObservationError
 from takt.policies.flow import flow_tensors, write_flow
 from takt.policies.noise import noise_for
-from takt.schema.row import Chunking, RowRequest
+from takt.schema.row import Chunking, Executing, RowRequest
 from takt.schema.spec import FLOW_INPUTS
 
 PREVIOUS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -50,3 +50,10 @@ def test_a_request_with_chunking_writes_the_chunk_being_executed() -> None:
 def test_a_chunk_of_another_policy_is_refused() -> None:
     with pytest.raises(ObservationError, match=r"previous_chunk.*\(4, 3\)"):
         write_flow(used_slot(), RowRequest(chunking=chunking(PREVIOUS.T.copy())))
+
+
+def test_a_leftover_that_the_policy_did_not_translate_is_refused() -> None:
+    executing = Executing(actions=PREVIOUS, digest="sha256:ab", delay=1)
+
+    with pytest.raises(ObservationError, match=r"previous_chunk.*takes no leftovers"):
+        write_flow(used_slot(), RowRequest(executing=executing))

@@ -60,6 +60,18 @@ def test_every_captured_shape_of_both_stages_is_measured_in_its_lane() -> None:
     assert lanes.called.count(Stage.DENOISE) == 1 + 5 * 3
 
 
+def test_a_launch_that_takes_long_is_measured_once() -> None:
+    lanes = Lanes()
+    ticks = iter(range(0, 10**15, 250 * MILLISECOND))
+
+    model = load_model(
+        ServedModel(name="echo", policy="echo"), PLACEMENT, lanes.call, lambda: next(ticks)
+    )
+
+    assert set(model.solo.values()) == {250 * MILLISECOND}
+    assert lanes.called.count(Stage.DENOISE) == 1 + 5
+
+
 def test_a_policy_that_waits_is_measured_without_waiting() -> None:
     model = loaded(latency_ms=100.0, latency_per_row_ms=1.0, prefix_share=0.25)
 

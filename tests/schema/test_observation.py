@@ -26,3 +26,24 @@ def test_its_memory_counts_images_and_state() -> None:
     image = np.zeros((4, 5, 3), np.uint8)
 
     assert Observation(images={"a": image}, state=np.zeros(3, np.float32)).num_bytes == 60 + 12
+
+
+def test_an_owned_observation_shares_no_memory_and_is_otherwise_the_same() -> None:
+    lent = np.zeros(3)
+    observation = Observation(
+        state=lent,
+        images={"top": lent},
+        prompt="go",
+        extra={"nested": {"list": [lent, 1]}, "text": "t"},
+        spelled={"state": "observation/state"},
+    )
+
+    owned = observation.owned()
+    lent[:] = 9
+
+    assert owned.state is not None
+    arrays = [owned.state, owned.images["top"], owned.extra["nested"]["list"][0]]
+    assert [array.tolist() for array in arrays] == [[0, 0, 0]] * 3
+    assert (owned.prompt, owned.spelled) == (observation.prompt, observation.spelled)
+    assert owned.extra["text"] == "t"
+    assert owned.extra["nested"]["list"][1] == 1

@@ -1,12 +1,14 @@
 """How an operator finds a server; its answers are in tests/integration/test_life_models.py."""
 
+import asyncio
 import os
 import socket
 
 import pytest
 
 from takt.errors import UsageError
-from takt.server.admin import admin_address, ask, running_servers
+from takt.server.admin import Admin, admin_address, ask, running_servers
+from takt.server.model_desk import ModelDesk
 
 
 def test_servers_are_found_by_their_addresses() -> None:
@@ -33,3 +35,19 @@ def test_the_only_server_needs_no_number(
 
     with pytest.raises(UsageError, match=says):
         ask(None, {"command": "list"})
+
+
+def test_a_request_nested_too_deeply_is_refused_like_any_other() -> None:
+    async def answered() -> object:
+        admin = Admin(ModelDesk([], []), f"test-{admin_address(os.getpid())}")
+        try:
+            deep = b"[" * 5000 + b"]" * 5000
+            options = b'{"name": "q", "policy": "echo", "options": {"a": ' + deep + b"}}"
+            return await admin._answer(b'{"command": "load", "model": ' + options + b"}")
+        finally:
+            admin.close()
+
+    answer = asyncio.run(answered())
+
+    assert isinstance(answer, dict)
+    assert "recursion" in answer["error"]

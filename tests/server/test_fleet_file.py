@@ -10,8 +10,9 @@ from takt.core.scheduler import Lateness
 from takt.errors import ConfigError
 from takt.hardware import model_for, profile_for
 from takt.server.fleet_file import FleetFile
+from takt.sim.loop import simulate
 from takt.sim.network import ConstantNetwork, LogNormalNetwork, Wifi7Network
-from takt.units import ms
+from takt.units import SECOND, ms
 
 PROFILE = {
     "units": 4,
@@ -309,3 +310,61 @@ def test_a_device_that_is_only_served_cannot_be_simulated(tmp_path: Path) -> Non
     what["devices"]["gpu"] = {"cpu": {}, "models": ["pi0"]}
 
     assert refusal(tmp_path, what).startswith("devices.gpu: profile: missing; a simulation")
+
+
+EVERYTHING = {
+    **PROFILE,
+    "architectures": {
+        "pi0": {
+            "prefix_ms": {1: 10, 2: 16},
+            "denoise_ms": {1: 20, 2: 24},
+            "steps": 10,
+            "transfer_ms": 3,
+        }
+    },
+    "replicas": {"denoise_exponent": 0.1, "slowdown": {"prefix": 1.1, "denoise": 1.3}},
+}
+
+
+@pytest.mark.parametrize(
+    ("formation", "options"),
+    [
+        ("monolithic", {"replicas": 2}),
+        ("disaggregated", {"prefix_devices": 3}),
+        ("step_admission", {}),
+        ("step_admission", {"devices": 2}),
+        ("step_admission", {"single_stage": True}),
+    ],
+)
+def test_a_profile_that_states_everything_drives_every_formation(
+    tmp_path: Path, formation: str, options: dict[str, Any]
+) -> None:
+    what = changed("profiles.gpu", EVERYTHING)
+    what["devices"]["gpu0"] |= {"formation": formation, "options": options}
+
+    fleet = read(tmp_path, what).fleet()
+    run = simulate(fleet, duration=2 * SECOND)
+
+    assert fleet.devices["gpu0"].models[0].steps == 10
+    assert run.records
+    assert all(record.is_met for record in run.records)
+
+
+@pytest.mark.parametrize(
+    ("formation", "options", "key"),
+    [
+        ("monolithic", {"replicas": 2}, "replicas"),
+        ("disaggregated", {}, "architectures.pi0.transfer_ms"),
+        ("step_admission", {}, "architectures.pi0.steps"),
+    ],
+)
+def test_what_a_formation_needs_and_the_profile_lacks_is_named_when_the_file_is_read(
+    tmp_path: Path, formation: str, options: dict[str, Any], key: str
+) -> None:
+    what = content()
+    what["devices"]["gpu0"] |= {"formation": formation, "options": options}
+
+    message = refusal(tmp_path, what)
+
+    assert message.startswith(f"devices.gpu0: profile 'gpu': {key}: expected")
+    assert message.endswith("it is missing")

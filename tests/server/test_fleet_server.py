@@ -167,3 +167,22 @@ def test_a_model_on_a_paced_device_and_on_a_cpu_is_refused(tmp_path: Path) -> No
     what["models"]["fold"]["policy"] = "echo"
 
     assert "devices.left: model 'fold': a paced device runs stand-ins" in refusal(tmp_path, what)
+
+
+def test_with_model_roots_a_policy_is_a_path_inside_them(tmp_path: Path) -> None:
+    fold = tmp_path / "models" / "team" / "fold"
+    fold.mkdir(parents=True)
+    (fold / "config.json").write_text("{}")
+    what: dict[str, Any] = {
+        "models": {"fold": {"policy": "team/fold", "slo_ms": 100, "options": {"engine": "torch"}}},
+        "devices": {"cpu": {"cpu": {}, "models": ["fold"]}},
+        "model_roots": ["models"],
+    }
+
+    (model,) = planned(tmp_path, what).devices[0].models
+
+    assert model.policy == str(fold)
+    assert model.options == {"engine": "torch", "root": str(tmp_path / "models")}
+    for outside in ("../fleet.yaml", "/etc", "https://hub/fold"):
+        what["models"]["fold"]["policy"] = outside
+        assert "model " in refusal(tmp_path, what)

@@ -6,6 +6,7 @@ import pytest
 from takt.core.model import Model
 from takt.core.profile import Work
 from takt.core.request import Stage
+from takt.core.trace import Setup
 from takt.errors import ConfigError
 from takt.server.hand_made import HandMadeArchitecture, HandMadeProfile, HandMadeSlowdown
 from takt.units import ms
@@ -131,5 +132,118 @@ def test_the_last_share_must_be_the_whole_device() -> None:
     ],
 )
 def test_figures_no_device_could_have_are_refused(how: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        profile_of(**how)
+
+
+# What only some formations need
+
+REPLICAS = {"denoise_exponent": 0.5, "slowdown": {"prefix": 1.25, "denoise": 2.0}}
+STEPPED = {"pi0": {**msgspec.to_builtins(PI0), "steps": 10, "transfer_ms": 3.0}}
+
+
+def checked(
+    described: HandMadeProfile, formation: str, options: dict[str, object] | None = None
+) -> Setup:
+    models = described.stepped((model_of(),))
+    setup = Setup(
+        models=models,
+        profile=described.profile(models),
+        formation=formation,
+        options=options or {},
+    )
+    described.check(setup)
+    return setup
+
+
+def test_replicas_have_their_times_and_slowdowns_on_every_share_of_which_two_fit() -> None:
+    described = profile_of(
+        units=100, shares=(25, 50, 60, 100), share_exponent=0.5, replicas=REPLICAS
+    )
+
+    profile = checked(described, "monolithic", {"replicas": 2}).profile
+
+    assert profile.solo(denoise(4, share=25)) == ms(48)
+    assert profile.speed(prefix(2, share=50), denoise(1, share=50)) == 800_000
+    assert profile.speed(denoise(1, share=25), denoise(4, share=25)) == 500_000
+    with pytest.raises(ConfigError, match="no time"):
+        profile.solo(denoise(1, share=60))
+
+
+def test_a_cache_takes_the_stated_time_to_another_device() -> None:
+    described = profile_of(architectures=STEPPED)
+
+    setup = checked(described, "disaggregated", {"prefix_devices": 2})
+
+    assert setup.profile.transfer("pi0", 0) == ms(3)
+
+
+def test_step_admission_cuts_the_loop_into_the_stated_steps() -> None:
+    described = profile_of(architectures=STEPPED)
+    free = {"inspection_ms": 0.0, "packing_ms": 0.0}
+
+    setup = checked(described, "step_admission", free)
+
+    assert setup.models[0].steps == 10
+    assert setup.costs().solo(denoise(1)) == ms(2)
+
+
+SHARES = {"units": 4, "shares": (3, 4)}
+
+
+@pytest.mark.parametrize(
+    ("how", "formation", "options", "message"),
+    [
+        ({}, "step_admission", {}, r"architectures\.pi0\.steps: expected a number, .* missing"),
+        (
+            {},
+            "disaggregated",
+            {},
+            r"architectures\.pi0\.transfer_ms: expected a number, .* missing",
+        ),
+        ({}, "monolithic", {"replicas": 2}, r"shares: expected one of at most 0 units.* got 1"),
+        (
+            {**SHARES, "replicas": REPLICAS},
+            "monolithic",
+            {"replicas": 2},
+            r"shares: expected one of at most 2 units, .* into 4; got 3, 4",
+        ),
+        (
+            {"units": 4, "shares": (2, 4)},
+            "monolithic",
+            {"replicas": 2},
+            "replicas: expected denoise_exponent and slowdown, .* missing",
+        ),
+    ],
+)
+def test_a_formation_that_needs_more_than_the_profile_states_is_refused(
+    how: dict[str, object], formation: str, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        checked(profile_of(**how), formation, options)
+
+
+def test_a_single_pass_policy_has_no_steps_and_no_cache_to_state() -> None:
+    act = HandMadeArchitecture(prefix_ms={1: 8.0})
+    described = HandMadeProfile(architectures={"act": act})
+    models = (model_of("act", prefix=(1,), denoise=()),)
+
+    for formation in ("step_admission", "disaggregated"):
+        described.check(
+            Setup(models=models, profile=described.profile(models), formation=formation)
+        )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"replicas": {}},
+        {"replicas": {**REPLICAS, "denoise_exponent": 2}},
+        {"replicas": {"denoise_exponent": 0, "slowdown": {"prefix": 1.0, "denoise": 0.5}}},
+        {"architectures": {"pi0": {"prefix_ms": {1: 1.0}, "steps": 0}}},
+        {"architectures": {"pi0": {"prefix_ms": {1: 1.0}, "transfer_ms": -1}}},
+    ],
+)
+def test_impossible_replicas_steps_and_transfers_are_refused(how: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         profile_of(**how)

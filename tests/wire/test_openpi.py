@@ -160,6 +160,17 @@ def test_an_error_that_a_server_answers_with_is_raised_at_the_client(form: Error
     assert caught.value.code == "draining"
 
 
+def test_a_reply_says_what_became_of_a_leftover() -> None:
+    said = {"model_digest": "sha256:ab", "chunking": "guided"}
+    timing = ReplyTiming(policy=1, server=2)
+
+    reply = chunk_reply(
+        np.zeros((2, 3)), timing=timing, options=RequestOptions(sequence=4), chunking=said
+    )
+
+    assert reply["takt"] == {"sequence": 4, **said}
+
+
 def test_a_policy_may_reply_with_a_key_called_error() -> None:
     reply = decode_reply(encode_reply({"error": {"joint": 0.1}}, Dialect.OPENPI), LIMITS)
 

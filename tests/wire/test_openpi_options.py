@@ -102,7 +102,7 @@ EXPIRES = "milliseconds above 0 and up to 86400000"
         (
             "due",
             1.0,
-            "one of robot, session, sequence, due_ms, expires_ms, timing, errors",
+            "one of robot, session, sequence, due_ms, expires_ms, timing, errors, leftover",
             "'due'",
         ),
     ],
@@ -140,3 +140,56 @@ def test_the_form_of_errors_is_known_even_when_other_options_are_wrong(
     values: dict[str, Any], form: ErrorForm
 ) -> None:
     assert error_form_of(values) is form
+
+
+LEFTOVER = {
+    "actions": np.arange(6.0).reshape(3, 2),
+    "model_digest": "sha256:ab",
+    "inference_delay": 2,
+}
+
+
+def test_a_leftover_is_read_and_copied_and_survives_the_wire() -> None:
+    actions = np.arange(6, dtype=np.float32).reshape(3, 2)
+    given = {**LEFTOVER, "actions": actions, "execution_horizon": np.int64(3), "schedule": "EXP"}
+
+    leftover = options_of(leftover=given).leftover
+    actions[...] = 9
+
+    assert leftover is not None
+    assert leftover.actions.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert (leftover.digest, leftover.delay) == ("sha256:ab", 2)
+    assert (leftover.execution_horizon, leftover.schedule) == (3, "EXP")
+    again = split_options({"takt": options_map(RequestOptions(leftover=leftover))})[1].leftover
+    assert again is not None
+    assert again.actions.tolist() == leftover.actions.tolist()
+    assert (again.digest, again.delay, again.execution_horizon) == ("sha256:ab", 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"actions": None}, "actions"),
+        ({"actions": [[1.0]]}, "actions"),
+        ({"actions": np.zeros(3)}, "actions"),
+        ({"actions": np.zeros((0, 3))}, "actions"),
+        ({"actions": np.zeros((2, 3), bool)}, "actions"),
+        ({"model_digest": ""}, "model_digest"),
+        ({"inference_delay": -1}, "inference_delay"),
+        ({"inference_delay": 1.5}, "inference_delay"),
+        ({"inference_delay": True}, "inference_delay"),
+        ({"execution_horizon": 0}, "execution_horizon"),
+        ({"schedule": 3}, "schedule"),
+        ({"delay": 3}, "delay"),
+    ],
+)
+def test_a_leftover_that_is_none_names_its_key(change: dict[str, object], key: str) -> None:
+    with pytest.raises(ObservationError) as refused:
+        options_of(leftover={**LEFTOVER, **change})
+
+    assert refused.value.key == f"takt.leftover.{key}"
+
+
+def test_a_leftover_must_be_a_map() -> None:
+    with pytest.raises(ObservationError, match=r"takt\.leftover"):
+        options_of(leftover=3)

@@ -21,7 +21,11 @@ from takt.cli.option_numbers import check_numbers
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions
 from takt.errors import ConfigError
 from takt.hardware.architectures import architecture_named
+from takt.hardware.measured import MeasuredProfile
 from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
+from takt.policies.interface import Precision
+from takt.policies.lerobot.opening import Engine
+from takt.policies.lerobot.paths import CheckpointFiles, resolve_model
 from takt.policies.stand_in import PACED, stand_in_named
 from takt.schema.serving import ServedModel
 from takt.server.admin import admin_address
@@ -32,9 +36,12 @@ from takt.server.composition import (
     ServerPlan,
     split_cores,
 )
+from takt.server.device_load import load_of_device, load_of_fleet
 from takt.server.fleet_server import server_plan
+from takt.server.formation_choice import AUTO, Load, choose_formations
 from takt.server.log_lines import LogLines, one_line
 from takt.server.supervisor import Supervisor
+from takt.sim.processes import processes
 from takt.units import seconds
 
 __all__ = ["Serve"]
@@ -103,8 +110,13 @@ class Serve:
     slo_ms: float | None = None
     """Promised time from a robot sending an observation to the answer being at the robot; 200 when
     absent, with --paced the architecture's own."""
+    profile: Path | None = None
+    """Profile that 'takt profile' wrote: the scheduler believes these times."""
     formation: str = "lockstep"
-    """How the device's lanes are driven: lockstep, flowing or monolithic."""
+    """How the device's lanes are driven: lockstep, flowing or monolithic; auto chooses the one that
+    carries the most of the declared robots by simulation, see --robots."""
+    robots: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """NAME=N: robots that will ask a model, for --formation auto; give it once per model."""
     discipline: str = "earliest_deadline"
     """Which queue goes next: earliest_deadline, least_slack, round_robin or longest_queue."""
     prefix_cores: tuple[int, ...] = ()
@@ -132,6 +144,16 @@ class Serve:
     deterministic: bool = False
     """LeRobot checkpoints: run every row alone, so that a chunk is the same to the last bit
     whatever else is served. Slow."""
+    engine: Engine = "torch"
+    """LeRobot checkpoints: what computes. openvino exports a checkpoint once, see 'takt export',
+    and needs no torch afterwards."""
+    precision: Precision = "auto"
+    """LeRobot checkpoints: number format inside the network, f32 or bf16; auto is f32."""
+    engine_cache: Path | None = None
+    """--engine openvino: folder of exports; takt/engines in the user's cache when absent."""
+    model_root: tyro.conf.UseAppendAction[tuple[Path, ...]] = ()
+    """Folder that models are kept in; may be repeated. With it a POLICY that is a directory is a
+    path inside one of them, and nothing outside of them is read, links included."""
     trace: Path | None = None
     """Write everything the scheduler is told and decides to this file; see 'takt replay'."""
     hang_ms: float = 1000.0
@@ -155,7 +177,7 @@ class Serve:
                 raise ConfigError(
                     f"--{door}: this version has no {door} door; it has: openpi, lerobot"
                 )
-        plan = self.plan() if self.fleet is None else self._fleet_plan(self.fleet)
+        plan = self._decided(self.plan() if self.fleet is None else self._fleet_plan(self.fleet))
         handler = logging.StreamHandler()
         handler.setFormatter(LogLines())
         logging.basicConfig(
@@ -176,6 +198,8 @@ class Serve:
             ConfigError: An option is impossible.
         """
         check_numbers(self, _MOST)
+        if self.robots and self.formation != AUTO:
+            raise ConfigError("--robots is for --formation auto; robots that connect are served")
         prefix, denoise = self.prefix_cores, self.denoise_cores
         if not prefix and not denoise and self.paced is None:
             prefix, denoise = split_cores(sorted(os.sched_getaffinity(0)))
@@ -183,6 +207,7 @@ class Serve:
             models=tuple(self._model(given) for given in self.model),
             formation=self.formation,
             discipline=self.discipline,
+            profile_path=None if self.profile is None else str(self.profile.resolve()),
             prefix_cores=prefix,
             denoise_cores=denoise,
             paced=self.paced,
@@ -219,6 +244,21 @@ class Serve:
             state_dir=self.state_dir,
         )
         return dataclasses.replace(plan, hang_ms=self.hang_ms)
+
+    def _decided(self, plan: ServerPlan) -> ServerPlan:
+        """The plan with a formation for each device, chosen by simulation where it is auto."""
+        for device in plan.devices:
+            _check_profile(device)
+        if all(device.formation != AUTO for device in plan.devices):
+            return plan
+        say = _say_choice if self.json else partial(print, file=sys.stderr, flush=True)
+        with processes() as pool:
+            return choose_formations(plan, self._load, pool.runner, say)
+
+    def _load(self, device: DevicePlan) -> Load:
+        if self.fleet is not None:
+            return load_of_fleet(self.fleet, device.name)
+        return load_of_device(device, dict(map(_robots, self.robots)))
 
     def _lerobot(self, models: list[str]) -> LerobotOptions | None:
         """The LeRobot door.
@@ -266,8 +306,9 @@ class Serve:
             return self._stand_in(name, policy)
         options = self._echo_options() if policy == "echo" else {}
         if policy not in KNOWN_POLICIES:
-            policy = str(Path(policy).resolve())
-            options = self._checkpoint_options(Path(policy))
+            files = resolve_model(policy, self.model_root) if self.model_root else None
+            path = Path(policy).resolve() if files is None else files.directory.absolute()
+            policy, options = str(path), self._checkpoint_options(path, files)
         return ServedModel(name=name, policy=policy, options=options, slo_ms=self.slo_ms or _SLO_MS)
 
     def _stand_in(self, name: str, architecture: str) -> ServedModel:
@@ -284,14 +325,21 @@ class Serve:
             if value is not None
         }
 
-    def _checkpoint_options(self, path: Path) -> dict[str, Any]:
+    def _checkpoint_options(self, path: Path, files: CheckpointFiles | None) -> dict[str, Any]:
         if not is_lerobot_checkpoint(path):
             return {}
         given: dict[str, Any] = {
             name: True for name in ("deterministic", "stock_resize") if getattr(self, name)
         }
-        if self.tokenizer is not None:
-            given["tokenizer"] = str(self.tokenizer.resolve())
+        if self.engine != "torch":
+            given["engine"] = self.engine
+        if self.precision != "auto":
+            given["precision"] = self.precision
+        for option, value in (("tokenizer", self.tokenizer), ("cache", self.engine_cache)):
+            if value is not None:
+                given[option] = str(value.resolve())
+        if files is not None:
+            given["root"] = str(files.root)
         return given
 
     def _token(self) -> str | None:
@@ -304,6 +352,29 @@ class Serve:
                 raise ConfigError(f"--token-file {self.token_file}: the file is empty")
             return token
         return self.token or os.environ.get("TAKT_TOKEN") or None
+
+
+def _check_profile(device: DevicePlan) -> None:
+    """Refuse a profile without a model of its device, before a worker starts.
+
+    Raises:
+        ConfigError: The profile cannot be read, or lacks a model.
+    """
+    if device.profile_path is not None:
+        measured = MeasuredProfile.read(Path(device.profile_path))
+        for served in device.models:
+            measured.model(served.name)
+
+
+def _robots(text: str) -> tuple[str, int]:
+    name, _, count = text.partition("=")
+    if not name or not count.isdecimal() or int(count) < 1:
+        raise ConfigError(f"--robots wants NAME=N with N at least 1, got {text!r}")
+    return name, int(count)
+
+
+def _say_choice(reason: str) -> None:
+    print(json.dumps({"event": "formation_chosen", "reason": reason}), flush=True)
 
 
 def _network_for(door: str, given: str) -> str:

@@ -39,6 +39,7 @@ from takt.gateway.gateway import Gateway
 from takt.gateway.request import Answer
 from takt.schema.observation import Observation
 from takt.schema.plain import to_plain
+from takt.schema.row import Executing
 from takt.schema.spec import PolicySpec
 from takt.session.timing import Declared
 from takt.units import Nanos, to_ms
@@ -210,6 +211,8 @@ class _Exchange:
     dialect: Dialect = Dialect.OPENPI
     options: RequestOptions = field(default_factory=RequestOptions)
     reply: Answer | RefusedError | None = None
+    chunking: dict[str, str] | None = None
+    """What became of a leftover."""
 
 
 class _Robot:
@@ -292,9 +295,24 @@ class _Robot:
             declared=Declared(due_in=options.due_in, max_action_age=options.expires_in),
             run=options.session or self._run,
             sequence=options.sequence,
+            executing=self._executing(exchange),
             is_lent=True,
         )
         answer.add_done_callback(lambda done: self._on_answer(exchange, done))
+
+    def _executing(self, exchange: _Exchange) -> Executing | None:
+        """What the robot is executing, if this model made it; the answer says so either way."""
+        leftover = exchange.options.leftover
+        if leftover is None:
+            return None
+        digest = self._gateway.spec(self._model).digest
+        is_own = bool(digest) and leftover.digest == digest
+        reason = f"none: the chunk being executed is of model {leftover.digest}"
+        exchange.chunking = {
+            "model_digest": digest,
+            "chunking": "guided" if is_own else reason,
+        }
+        return leftover if is_own else None
 
     def _read(self, exchange: _Exchange, data: memoryview) -> Observation:
         """The observation of a message; how to answer it is noted as soon as it is known."""
@@ -358,7 +376,9 @@ class _Robot:
             previous_total=self._previous_total,
             stages=answer.stages,
         )
-        values = chunk_reply(answer.actions, timing=timing, options=exchange.options)
+        values = chunk_reply(
+            answer.actions, timing=timing, options=exchange.options, chunking=exchange.chunking
+        )
         return encode_chunk_reply(values, exchange.dialect)
 
     def _on_displaced(self, robot: str | None) -> None:

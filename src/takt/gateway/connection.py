@@ -11,7 +11,7 @@ from typing import Protocol
 
 from takt.gateway.request import Answer, GatewayRequest, Wanted
 from takt.schema.observation import Observation
-from takt.schema.row import Chunking
+from takt.schema.row import Chunking, Executing
 from takt.session.session import Session
 from takt.session.timing import Declared
 from takt.units import Nanos
@@ -103,6 +103,7 @@ class GatewaySession:
         sequence: int | None = None,
         horizon: int | None = None,
         chunking: Chunking | None = None,
+        executing: Executing | None = None,
         is_lent: bool = False,
     ) -> asyncio.Future[Answer]:
         """Ask for an action chunk.
@@ -118,6 +119,7 @@ class GatewaySession:
             sequence: Number of the observation in that run; None: counted by the session.
             horizon: Steps wanted; None: what the policy declares.
             chunking: The chunk being executed.
+            executing: The same in the robot's words.
             is_lent: The observation's arrays are good during this call only. What is read later,
                 because it has to wait or has images to prepare, is copied.
 
@@ -138,6 +140,7 @@ class GatewaySession:
             sequence=sequence,
             horizon=horizon,
             chunking=chunking,
+            executing=executing,
             is_lent=is_lent,
         )
         return self._host.accept(self._session, observation, wanted)

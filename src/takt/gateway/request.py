@@ -13,7 +13,7 @@ from takt.gateway.models import GatewayModel
 from takt.gateway.workers import WorkerPeer
 from takt.link.messages import Reply, SlotRef, Submit
 from takt.schema.observation import Observation
-from takt.schema.row import Chunking, RowHeader, RowRequest
+from takt.schema.row import Chunking, Executing, RowHeader, RowRequest
 from takt.session.session import Session
 from takt.session.timing import Declared, Timing
 from takt.units import Nanos
@@ -33,6 +33,7 @@ class Wanted:
     sequence: int | None
     horizon: int | None
     chunking: Chunking | None
+    executing: Executing | None = None
     is_lent: bool = False
 
 
@@ -93,6 +94,7 @@ class GatewayRequest:
             seed=seed,
             horizon=wanted.horizon,
             chunking=wanted.chunking,
+            executing=wanted.executing,
         )
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from takt.errors import ObservationError
 from takt.policies.noise import noise_for
 from takt.schema.row import RowRequest
 from takt.schema.spec import FLOW_INPUTS, TensorSpec
@@ -33,8 +34,12 @@ def write_flow(slot: Mapping[str, NDArray[Any]], request: RowRequest) -> None:
     """Write the flow inputs of one request; neutral where it asks for no chunking.
 
     Raises:
-        ObservationError: The previous chunk does not fit the policy.
+        ObservationError: The previous chunk does not fit the policy, or was not translated.
     """
+    if request.executing is not None:
+        raise ObservationError(
+            "previous_chunk", expected="none: this policy takes no leftovers", received="one"
+        )
     noise = slot["noise"]
     noise[...] = noise_for(request.seed, request.session, request.sequence, noise.shape)
     chunking = request.chunking

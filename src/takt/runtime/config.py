@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,9 +16,11 @@ from takt.core.scheduler import Lateness
 from takt.core.trace import Setup
 from takt.errors import ConfigError
 from takt.hardware.devices import device_named
+from takt.hardware.measured import MeasuredProfile
 from takt.link.address import LinkAddress
 from takt.policies.interface import Placement, Precision
 from takt.policies.stand_in import check_fits_device
+from takt.runtime.limits import narrowed
 from takt.schema.serving import ServedModel
 
 __all__ = ["WorkerConfig"]
@@ -53,6 +56,13 @@ class WorkerConfig:
     are stand-ins. None: the device is this computer's CPU."""
     paced_seed: int | None = None
     """Makes the paced device a stranger whose times differ from the table; None: it keeps to it."""
+    profile_path: str | None = None
+    """Profile that ``takt profile`` wrote; the scheduler believes it and nothing else. None: what
+    is measured while models are warmed, or a paced device's table."""
+    prefix_limit: int | None = None
+    """Most rows of a prefix launch; None: the largest captured size."""
+    denoise_limit: int | None = None
+    """Most rows of a denoise launch; likewise."""
     max_requests: int = 128
     """Requests of one model that may be under way at once; further ones are answered ``busy``.
     Each takes a slot of the key/value cache, whose memory is taken when the model loads."""
@@ -76,6 +86,7 @@ class WorkerConfig:
             device_named(self.paced)
         elif self.paced_seed is not None:
             raise ConfigError(f"worker {self.name!r}: paced_seed is for a paced device")
+        _check_limits(prefix_limit=self.prefix_limit, denoise_limit=self.denoise_limit)
         for model in self.models:
             check_fits_device(model.name, model.policy, is_paced=self.paced is not None)
         _ = self.placement
@@ -100,13 +111,21 @@ class WorkerConfig:
     def setup(self, models: tuple[Model, ...], profile: Profile) -> Setup:
         """How the scheduler is set up for ``models``."""
         return Setup(
-            models=models,
+            models=tuple(narrowed(it, self.prefix_limit, self.denoise_limit) for it in models),
             profile=profile,
             formation=self.formation,
             options=self.formation_options,
             discipline=self.discipline,
             lateness=Lateness(self.lateness),
         )
+
+    def measured(self) -> MeasuredProfile | None:
+        """The profile at :attr:`profile_path`.
+
+        Raises:
+            ConfigError: It cannot be read.
+        """
+        return None if self.profile_path is None else MeasuredProfile.read(Path(self.profile_path))
 
     def to_json(self) -> bytes:
         """The configuration as one line of JSON; :meth:`from_json` reads it back."""
@@ -129,3 +148,9 @@ class WorkerConfig:
             if key not in known:
                 raise ConfigError(f"worker configuration: unknown key {key!r}; known: {known}")
         return config
+
+
+def _check_limits(**limits: int | None) -> None:
+    for name, limit in limits.items():
+        if limit is not None and limit < 1:
+            raise ConfigError(f"{name} must be at least 1, got {limit}")

@@ -69,6 +69,7 @@ class Loader:
         clock: Callable[[], Nanos],
     ) -> None:
         self._config = config
+        self._measured = config.measured()
         self._call = call
         self._post = post
         self._clock = clock
@@ -132,9 +133,15 @@ class Loader:
     def _loaded(self, served: ServedModel) -> LoadedModel:
         placement, is_paced = self._config.placement, self._config.paced is not None
         check_fits_device(served.name, served.policy, is_paced=is_paced)
+        if self._measured is not None:
+            self._measured.model(served.name)  # before minutes are spent on loading it
         if is_paced:
-            return load_stand_in(served, placement)
-        return load_model(served, placement, self._call, self._clock)
+            loaded = load_stand_in(served, placement)
+        else:
+            loaded = load_model(served, placement, self._call, self._clock)
+        if self._measured is not None:
+            self._measured.profile_for([loaded.model])
+        return loaded
 
     def _tell(self, event: LoaderEvent) -> None:
         if not self._is_stopped:

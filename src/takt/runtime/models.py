@@ -32,10 +32,19 @@ from takt.schema.serving import ServedModel
 from takt.schema.spec import PolicySpec
 from takt.units import Nanos, ms
 
-__all__ = ["LaneCaller", "LoadedModel", "load_model", "measured_profile", "num_units"]
+__all__ = [
+    "LaneCaller",
+    "LoadedModel",
+    "blank_row",
+    "load_model",
+    "measured_profile",
+    "num_units",
+]
 
 _RUNS = 3
 """Runs of each captured shape; the median counts."""
+_LONG = ms(250)
+"""A launch that takes so long varies little in proportion: one run is enough."""
 _TYPICAL_DIM = 32
 """State and action width at which a policy with maximum sizes is measured."""
 _SHARED_CORES_SLOWDOWN = 2.0
@@ -154,7 +163,7 @@ def _measure(
 
 def _solo(network: Network, work: Work, call: LaneCaller, clock: Callable[[], Nanos]) -> Nanos:
     stage, layout, size = work.stage, work.layout, work.size
-    rows = [_blank_row(network.spec, layout)] * size
+    rows = [blank_row(network.spec, layout)] * size
     run = network.prefix if stage is Stage.PREFIX else network.denoise
     times: list[Nanos] = []
 
@@ -166,10 +175,13 @@ def _solo(network: Network, work: Work, call: LaneCaller, clock: Callable[[], Na
     # One call per run: models that serve already get their turn between two of them.
     for _ in range(_RUNS):
         call(stage, launch)
+        if times[-1] >= _LONG:
+            break
     return max(1, network.launch_time(stage, size), round(statistics.median(times)))
 
 
-def _blank_row(spec: PolicySpec, layout: int) -> Row:
+def blank_row(spec: PolicySpec, layout: int) -> Row:
+    """A row of zeros in the shapes of a layout, for measuring."""
     action = spec.action
     most = _TYPICAL_DIM if spec.sizes_are_maxima else action.action_dim
     header = RowHeader(

@@ -113,6 +113,7 @@ class _Worker:
         self._announce = announce
         self._clock = clock
         self._inbox: Inbox[Completed | LoaderEvent] = Inbox()
+        self._measured = config.measured()
         self._paced: PacedDevice | None = None
         self._lanes: Lanes
         if config.paced is None:
@@ -271,9 +272,12 @@ class _Worker:
                     self._shelf.unload(name)
 
     def _profile(self, models: tuple[LoadedModel, ...]) -> Profile:
-        if self._paced is not None:
-            return self._paced.pace([loaded.model for loaded in models])
-        return measured_profile(models, self._config.placement)
+        scheduled = [loaded.model for loaded in models]
+        # Lanes are told what they take, whatever the scheduler is to believe.
+        table = None if self._paced is None else self._paced.pace(scheduled)
+        if self._measured is not None:
+            return self._measured.profile_for(scheduled)
+        return table or measured_profile(models, self._config.placement)
 
     # The end
 

@@ -6,7 +6,7 @@ NumPy only, so that a robot computer can import it. Start reading at
 
 from takt.schema.chunk import ActionChunk
 from takt.schema.observation import Observation
-from takt.schema.row import Chunking, Row, RowHeader, RowRequest
+from takt.schema.row import Chunking, Executing, Row, RowHeader, RowRequest
 from takt.schema.spec import (
     ActionSpec,
     AxisSpec,
@@ -23,6 +23,7 @@ __all__ = [
     "AxisSpec",
     "CameraSpec",
     "Chunking",
+    "Executing",
     "LayoutSpec",
     "Observation",
     "ObservationSpec",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from takt.errors import ObservationError, UsageError, WireError
 
-__all__ = ["Chunking", "Row", "RowHeader", "RowRequest"]
+__all__ = ["Chunking", "Executing", "Row", "RowHeader", "RowRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,25 @@ class Chunking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Executing:
+    """What is left of the chunk a robot is executing, as the robot has it.
+
+    The policy turns it into a :class:`Chunking`, in the words of its own model space.
+    """
+
+    actions: NDArray[np.float32]
+    """Robot units, ``(steps, action_dim)``; row 0 is the step the new chunk starts at."""
+    digest: str
+    """Digest of the model that made it."""
+    delay: int
+    """Steps that will be executed before the answer arrives."""
+    execution_horizon: int | None = None
+    """Steps after which the new chunk is free; None: what the policy declares."""
+    schedule: str = "LINEAR"
+    """How the pull falls between the two: ``LINEAR``, ``EXP``, ``ZEROS`` or ``ONES``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowRequest:
     """What one request asks for beyond its observation."""
 
@@ -108,6 +127,8 @@ class RowRequest:
     """Steps the client wants; None: what the policy declares."""
     chunking: Chunking | None = None
     """The chunk being executed; None: the new one starts free."""
+    executing: Executing | None = None
+    """The same in the robot's words, for a policy that can translate it."""
 
     def __post_init__(self) -> None:
         if self.horizon is not None and self.horizon < 1:

@@ -107,7 +107,8 @@ class Admin:
                     await self._desk.unload(name)
                 case _List():
                     pass
-        except (msgspec.DecodeError, ConfigError) as error:
+        # Nested too deeply is a recursion error, and no decode error.
+        except (msgspec.DecodeError, ConfigError, RecursionError) as error:
             return {"error": str(error)}
         return {"models": self._desk.table()}
 

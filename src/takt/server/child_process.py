@@ -42,14 +42,19 @@ def allow_many_files() -> None:
 
 
 def first_line(lifeline: int) -> bytes:
-    """Read the configuration; what is there when the input ends or the line is too long."""
-    line = b""
-    while b"\n" not in line:
-        more = os.read(lifeline, 1 << 16)
-        line += more
-        if not more or len(line) > _MAX_CONFIG_BYTES:
+    """Read the configuration, and nothing of the commands that may be waiting behind it.
+
+    Returns:
+        The line; what there is of it when the input ends or it is too long.
+    """
+    line = bytearray()
+    # One by one: what a pipe has given cannot be put back, and whoever reads commands needs it.
+    while not line.endswith(b"\n") and len(line) < _MAX_CONFIG_BYTES:
+        byte = os.read(lifeline, 1)
+        if not byte:
             break
-    return line[:_MAX_CONFIG_BYTES]
+        line += byte
+    return bytes(line)
 
 
 def announce(event: Mapping[str, object]) -> None:

@@ -53,6 +53,12 @@ class DevicePlan:
     """GPU whose times it takes by waiting; None: it is this computer's CPU."""
     paced_seed: int | None = None
     """Makes the paced device a stranger, see :mod:`takt.runtime.paced_device`."""
+    profile_path: str | None = None
+    """Profile its scheduler believes, see :mod:`takt.hardware.measured`."""
+    prefix_limit: int | None = None
+    """Most rows of a prefix launch; None: the largest captured size."""
+    denoise_limit: int | None = None
+    """Most rows of a denoise launch; likewise."""
     trace_path: str | None = None
     """File for the trace of its scheduler."""
 
@@ -240,6 +246,9 @@ class Composition:
             denoise_cores=device.denoise_cores,
             paced=device.paced,
             paced_seed=device.paced_seed,
+            profile_path=device.profile_path,
+            prefix_limit=device.prefix_limit,
+            denoise_limit=device.denoise_limit,
             listening_fd=listening.fileno(),
             trace_path=device.trace_path,
         )

@@ -7,6 +7,10 @@ simulator runs.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +23,7 @@ from takt.core.scheduler import MOST_PRIORITY, Lateness
 from takt.core.trace import Setup
 from takt.errors import ConfigError
 from takt.hardware import model_for, profile_for
+from takt.hardware.measured import MeasuredProfile
 from takt.policies.stand_in import StandInOptions
 from takt.server.hand_made import HandMadeProfile
 from takt.server.yaml_file import read_yaml
@@ -58,6 +63,9 @@ _Size = Annotated[int, Meta(ge=1, le=65_536)]
 _Cameras = Annotated[int, Meta(ge=0, le=1_000)]
 _Core = Annotated[int, Meta(ge=0, le=65_535)]
 _FileName = Annotated[str, Meta(pattern=r"^[\w.-]+$")]  # becomes part of a trace's file name
+
+
+_MEASURED = ".json"
 
 
 class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +116,8 @@ class DeviceEntry(_Entry, frozen=True, kw_only=True):
     """A device and how it is driven."""
 
     profile: str | None = None
-    """For simulations: its entry in ``profiles``."""
+    """Its entry in ``profiles``. A measured one is what simulations take and the scheduler of a
+    server believes; any other is for simulations."""
     paced: str | None = None
     """A GPU of ``takt hardware``. Simulations take its modelled times; a server's launches take
     them by waiting and compute nothing."""
@@ -120,6 +129,7 @@ class DeviceEntry(_Entry, frozen=True, kw_only=True):
     models: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Models loaded on it."""
     formation: str = "lockstep"
+    """How its lanes are driven; ``auto`` lets ``takt serve`` choose for the robots of this file."""
     options: dict[str, Any] = {}
     """Options of the formation."""
     discipline: str = "earliest_deadline"
@@ -234,8 +244,12 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
     network: ConstantEntry | LogNormalEntry | Wifi7Entry = Wifi7Entry()
     profiles: dict[str, HandMadeProfile | str] = {}
     """Profiles of devices. A text is the path of a file that holds the profile, seen from the
-    folder of this file."""
+    folder of this file; one that ends in ``.json`` was written by ``takt profile``."""
     simulation: SimulationEntry = SimulationEntry()
+    model_roots: tuple[str, ...] = ()
+    """For ``takt serve``: folders that models are kept in, seen from the folder of this file. With
+    them a ``policy`` that is a directory is a path inside one of them, and nothing outside of them
+    is read, links included."""
 
     @classmethod
     def read(cls, path: Path) -> FleetFile:
@@ -262,8 +276,12 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
         file = read_yaml(path, cls)
         profiles: dict[str, HandMadeProfile | str] = {}
         for name, entry in file.profiles.items():
-            is_path = isinstance(entry, str)
-            profiles[name] = read_yaml(path.parent / entry, HandMadeProfile) if is_path else entry
+            if isinstance(entry, str) and entry.endswith(_MEASURED):
+                profiles[name] = str((path.parent / entry).resolve())
+            elif isinstance(entry, str):
+                profiles[name] = read_yaml(path.parent / entry, HandMadeProfile)
+            else:
+                profiles[name] = entry
         return msgspec.structs.replace(file, profiles=profiles)
 
     def fleet(self) -> Fleet:
@@ -288,28 +306,52 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
         try:
             _refuse_repeated("models", device.models)
             models, profile = self._costs(device)
-            return Setup(
+            setup = Setup(
                 models=models,
                 profile=profile,
-                formation=device.formation,
+                formation="lockstep" if device.formation == "auto" else device.formation,
                 options=device.options,
                 discipline=device.discipline,
                 lateness=_lateness(device.lateness),
             )
+            if device.profile is not None and self.profile_path(device) is None:
+                with _within(f"profile {device.profile!r}"):
+                    self._hand_made(device.profile).check(setup)
+            return setup
         except ConfigError as error:
             raise ConfigError(f"devices.{name}: {error}") from None
 
     def _costs(self, device: DeviceEntry) -> tuple[tuple[Model, ...], Profile]:
         """The models of a device, and what their launches take on it."""
+        path = self.profile_path(device)
+        if path is not None:
+            measured = _measured(path)
+            models = tuple(self._measured_model(name, measured) for name in device.models)
+            return models, measured.profile_for(models)
         if device.paced is not None:
             if device.profile is not None:
-                raise ConfigError("profile: a paced device has the times of its GPU; leave it out")
+                raise ConfigError(
+                    "profile: a paced device has the times of its GPU, or those that takt profile"
+                    " has measured; leave it out"
+                )
             models = tuple(self._paced_model(name) for name in device.models)
             return models, profile_for(device.paced, models)
         if device.profile is None:
             raise ConfigError("profile: missing; a simulation needs it, or paced with a GPU's name")
+        described = self._hand_made(device.profile)
         models = tuple(self._model(name) for name in device.models)
-        return models, self._profile(device.profile, models)
+        with _within(f"profile {device.profile!r}"):
+            return described.stepped(models), described.profile(models)
+
+    def profile_path(self, device: DeviceEntry) -> str | None:
+        """File with the measured profile of a device; None where it has none."""
+        entry = None if device.profile is None else self.profiles.get(device.profile)
+        return entry if isinstance(entry, str) and entry.endswith(_MEASURED) else None
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the formation of a device is still to be chosen; :meth:`fleet` takes lockstep."""
+        return any(device.formation == "auto" for device in self.devices.values())
 
     def entry(self, name: str) -> ModelEntry:
         """What the file says of a model.
@@ -330,6 +372,17 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
             slo=ms(entry.slo_ms),
             prefix_sizes=entry.prefix_sizes or (1,),
             denoise_sizes=(1,) if entry.denoise_sizes is None else entry.denoise_sizes,
+        )
+
+    def _measured_model(self, name: str, measured: MeasuredProfile) -> Model:
+        entry, known = self.entry(name), measured.model(name)
+        return replace(
+            known,
+            slo=ms(entry.slo_ms),
+            prefix_sizes=entry.prefix_sizes or known.prefix_sizes,
+            denoise_sizes=known.denoise_sizes
+            if entry.denoise_sizes is None
+            else entry.denoise_sizes,
         )
 
     def _paced_model(self, name: str) -> Model:
@@ -357,14 +410,11 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
         except ConfigError as error:
             raise ConfigError(f"models.{name}: {error}") from None
 
-    def _profile(self, name: str, models: tuple[Model, ...]) -> Profile:
+    def _hand_made(self, name: str) -> HandMadeProfile:
         entry = self.profiles.get(name)
         if not isinstance(entry, HandMadeProfile):  # none, or one whose file was not read
             raise ConfigError(f"no profile {name!r} in profiles: {_names(self.profiles)}")
-        try:
-            return entry.profile(models)
-        except ConfigError as error:
-            raise ConfigError(f"profile {name!r}: {error}") from None
+        return entry
 
     def _group(self, index: int) -> RobotGroup:
         entry = self.robots[index]
@@ -387,9 +437,11 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
 
     def _layout(self, entry: RobotsEntry, device: str) -> int:
         found = self.devices.get(device)
-        if found is None or found.paced is None:
+        if found is None or (found.paced is None and self.profile_path(found) is None):
             return entry.layout or 0
-        last = len(self._paced_model(entry.model).holds) - 1
+        path = self.profile_path(found)
+        known = _measured(path).model if path is not None else self._paced_model
+        last = len(known(entry.model).holds) - 1
         layout = last if entry.layout is None else entry.layout
         if layout > last:
             raise ConfigError(f"layout: expected 0..{last}, got {layout}")
@@ -399,6 +451,30 @@ class FleetFile(_Entry, frozen=True, kw_only=True):
         model = self.robots[index].model
         before = [r for r in self.robots[:index] if r.model == model and r.name is None]
         return f"{model}.{len(before) + 1}" if before else model
+
+
+def _measured(path: str) -> MeasuredProfile:
+    try:
+        changed = Path(path).stat().st_mtime_ns
+    except OSError:
+        changed = 0  # reading it says what is wrong
+    return _read_measured(path, changed)
+
+
+@lru_cache(maxsize=8)
+def _read_measured(path: str, changed: int) -> MeasuredProfile:
+    """A profile, read again only when its file has changed; one fleet asks for it many times."""
+    del changed
+    return MeasuredProfile.read(Path(path))
+
+
+@contextmanager
+def _within(place: str) -> Generator[None]:
+    """Puts ``place`` before what is wrong."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
 
 
 def _lateness(name: str) -> Lateness:

@@ -10,11 +10,14 @@ Start reading at :func:`server_plan`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions, SimilarState
 from takt.errors import ConfigError
-from takt.policies.catalog import KNOWN_POLICIES
+from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
+from takt.policies.lerobot.paths import resolve_model
 from takt.policies.stand_in import PACED, check_fits_device
 from takt.schema.serving import ServedModel
 from takt.server.composition import DevicePlan, GatewayPlan, ServerPlan, split_cores
@@ -123,6 +126,7 @@ def _device(
             denoise_cores=denoise,
             paced=entry.paced,
             paced_seed=entry.paced_seed,
+            profile_path=file.profile_path(entry),
             trace_path=trace,
         )
     except ConfigError as error:
@@ -144,9 +148,20 @@ def _cores(entry: DeviceEntry, cores: tuple[int, ...]) -> tuple[tuple[int, ...],
     return split_cores(cores)
 
 
+def _inside(
+    file: FleetFile, policy: str, folder: Path, options: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any]]:
+    """The path of a checkpoint, and its options with the root it may not leave."""
+    if not file.model_roots:
+        return str((folder / policy).resolve()), options
+    files = resolve_model(policy, [(folder / root).resolve() for root in file.model_roots])
+    is_checkpoint = is_lerobot_checkpoint(files.directory)
+    return str(files.directory), {**options, "root": str(files.root)} if is_checkpoint else options
+
+
 def _model(file: FleetFile, name: str, folder: Path, device: DeviceEntry) -> ServedModel:
     entry = file.entry(name)
-    options = entry.options
+    options: Mapping[str, Any] = entry.options
     if device.paced is not None:
         policy = entry.policy or PACED + (entry.architecture or name)
         if options:
@@ -155,7 +170,7 @@ def _model(file: FleetFile, name: str, folder: Path, device: DeviceEntry) -> Ser
     else:
         policy = entry.policy or name
         if policy not in KNOWN_POLICIES and not policy.startswith(PACED):
-            policy = str((folder / policy).resolve())
+            policy, options = _inside(file, policy, folder, options)
     check_fits_device(name, policy, is_paced=device.paced is not None)
     return ServedModel(name=name, policy=policy, options=options, slo_ms=entry.slo_ms)
 

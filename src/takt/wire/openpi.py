@@ -116,7 +116,11 @@ def encode_reply(values: Mapping[str, object], dialect: Dialect) -> bytes:
 
 
 def chunk_reply(
-    actions: NDArray[Any], *, timing: ReplyTiming, options: RequestOptions
+    actions: NDArray[Any],
+    *,
+    timing: ReplyTiming,
+    options: RequestOptions,
+    chunking: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """The content of an answer with an action chunk.
 
@@ -125,6 +129,7 @@ def chunk_reply(
         timing: Sent as the stock server does, in milliseconds.
         options: What the request asked for. A stock client gets no key that a stock server would
             not send.
+        chunking: For a request with a leftover, the model's digest and what became of it.
     """
     server_timing = {"infer_ms": to_ms(timing.server)}
     if timing.previous_total is not None:
@@ -139,6 +144,7 @@ def chunk_reply(
         echoed["sequence"] = options.sequence
     if options.wants_timing:
         echoed["stages_ms"] = {name: to_ms(took) for name, took in timing.stages.items()}
+    echoed |= chunking or {}
     return reply | {OPTIONS_KEY: echoed} if echoed else reply
 
 

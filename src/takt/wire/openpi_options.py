@@ -14,7 +14,14 @@ key               type    meaning
 ``expires_ms``    float   until an answer is worthless
 ``timing``        bool    send back how long each stage took
 ``errors``        str     ``"text"``, as stock clients expect, or ``"map"``
+``leftover``      map     what is left of the chunk being executed, for real-time chunking
 ================  ======  ======================================================================
+
+``leftover`` holds ``actions``, an array in the units of answers with a row per step from the one
+the new chunk starts at; ``model_digest``, the ``digest`` of the card that was sent at connect;
+``inference_delay``, the steps that will be executed before the answer arrives; and, if wanted,
+``execution_horizon`` and ``schedule``. The answer then has ``takt.model_digest`` and
+``takt.chunking``: ``guided``, or ``none`` and why.
 
 Start reading at :func:`split_options`.
 """
@@ -25,8 +32,10 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from takt.errors import ObservationError
+from takt.schema.row import Executing
 from takt.units import Nanos, ms, to_ms
 
 __all__ = [
@@ -69,6 +78,8 @@ class RequestOptions:
     """Whether the reply tells how long each stage took."""
     error_form: ErrorForm = ErrorForm.TEXT
     """How to answer when there is no chunk."""
+    leftover: Executing | None = None
+    """What is left of the chunk being executed."""
 
 
 def split_options(values: Mapping[str, object]) -> tuple[dict[str, object], RequestOptions]:
@@ -122,6 +133,7 @@ def options_map(options: RequestOptions) -> dict[str, object]:
         "expires_ms": None if options.expires_in is None else to_ms(options.expires_in),
         "timing": options.wants_timing or None,
         "errors": None if options.error_form is ErrorForm.TEXT else options.error_form.value,
+        "leftover": None if options.leftover is None else _leftover_map(options.leftover),
     }
     return {key: value for key, value in written.items() if value is not None}
 
@@ -129,6 +141,8 @@ def options_map(options: RequestOptions) -> dict[str, object]:
 _MAX_NAME = 128
 _MAX_SEQUENCE = 2**63 - 1
 _MAX_MS = 24 * 3600 * 1000.0
+_MAX_STEPS = 1 << 16
+_LEFTOVER_KEYS = ("actions", "model_digest", "inference_delay", "execution_horizon", "schedule")
 _MAX_SHOWN = 60
 """Characters of a client's value that an error repeats."""
 
@@ -187,6 +201,53 @@ def _read_error_form(key: str, value: object) -> ErrorForm:
     return form
 
 
+def _read_leftover(key: str, value: object) -> Executing:
+    if not isinstance(value, Mapping):
+        raise _refused(key, "a map with actions, model_digest and inference_delay", value)
+    given = {name: _plain(inner) for name, inner in cast("Mapping[str, object]", value).items()}
+    for name in given:
+        if name not in _LEFTOVER_KEYS:
+            raise _refused(f"{key}.{name}", f"one of {', '.join(_LEFTOVER_KEYS)}", name)
+    horizon = given.get("execution_horizon")
+    return Executing(
+        actions=_read_actions(f"{key}.actions", given.get("actions")),
+        digest=_read_name(f"{key}.model_digest", given.get("model_digest")),
+        delay=_read_steps(f"{key}.inference_delay", given.get("inference_delay"), 0),
+        execution_horizon=None
+        if horizon is None
+        else _read_steps(f"{key}.execution_horizon", horizon, 1),
+        schedule=_read_name(f"{key}.schedule", given.get("schedule", "LINEAR")),
+    )
+
+
+def _read_actions(key: str, value: object) -> NDArray[np.float32]:
+    if isinstance(value, np.ndarray):
+        actions = cast("NDArray[Any]", value)
+        is_table = actions.ndim == len(("steps", "values")) and actions.size > 0
+        if is_table and actions.dtype.kind in "fiu":
+            with np.errstate(over="ignore"):  # infinity is refused where it is used
+                return np.array(actions, np.float32)
+    raise _refused(key, "numbers of shape (steps, action_dim)", cast("object", value))
+
+
+def _read_steps(key: str, value: object, least: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_STEPS:
+        return value
+    raise _refused(key, f"whole steps from {least} to {_MAX_STEPS}", value)
+
+
+def _leftover_map(leftover: Executing) -> dict[str, object]:
+    written: dict[str, object] = {
+        "actions": leftover.actions,
+        "model_digest": leftover.digest,
+        "inference_delay": leftover.delay,
+        "schedule": leftover.schedule,
+    }
+    if leftover.execution_horizon is not None:
+        written["execution_horizon"] = leftover.execution_horizon
+    return written
+
+
 def _named_form(value: object) -> ErrorForm | None:
     # An array would answer a comparison with an array.
     return _FORMS.get(value) if isinstance(value, str) else None
@@ -201,5 +262,6 @@ _READERS: Mapping[str, tuple[str, Callable[[str, object], object]]] = {
     "expires_ms": ("expires_in", _read_expires),
     "timing": ("wants_timing", _read_timing),
     "errors": ("error_form", _read_error_form),
+    "leftover": ("leftover", _read_leftover),
 }
 """Field and check of each option, by its name on the wire."""

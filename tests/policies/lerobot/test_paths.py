@@ -13,7 +13,8 @@ def test_a_name_is_found_in_the_first_root_that_has_it(tmp_path: Path) -> None:
 
     found = resolve_model("team/fold", [tmp_path / "a", tmp_path / "b"])
 
-    assert found == tmp_path / "b" / "team" / "fold"
+    assert found.directory == tmp_path / "b" / "team" / "fold"
+    assert found.root == (tmp_path / "b").resolve()
 
 
 @pytest.mark.parametrize(

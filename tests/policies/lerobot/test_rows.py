@@ -3,10 +3,11 @@ import pytest
 from tests.policies.lerobot.checkpoints import PI0, SMOLVLA, opened, seen
 
 from takt.errors import ObservationError, RefusedError
+from takt.policies.guidance import prefix_weights
 from takt.policies.lerobot.checkpoint import FlowCheckpoint
 from takt.policies.lerobot.rows import FlowDecoder, FlowPreprocessor
 from takt.schema.observation import Observation
-from takt.schema.row import Row, RowRequest
+from takt.schema.row import Executing, Row, RowRequest
 
 
 @pytest.fixture(scope="module", params=[PI0, SMOLVLA], ids=["pi0", "smolvla"])
@@ -120,6 +121,56 @@ def test_relative_actions_are_added_to_the_state_of_their_own_observation() -> N
     state = np.linspace(-1, 1, 7, dtype=np.float32)
     np.testing.assert_allclose(actions[:, :6], plain[:, :6] + state[:6], atol=1e-6)
     np.testing.assert_array_equal(actions[:, 6], plain[:, 6])  # the gripper is absolute
+
+
+def executing(checkpoint: FlowCheckpoint, actions: np.ndarray, **changed: object) -> RowRequest:
+    given = {"digest": checkpoint.digest, "delay": 2, "execution_horizon": 5, **changed}
+    return RowRequest(executing=Executing(actions=actions, **given))  # pyright: ignore[reportArgumentType]
+
+
+def test_what_a_robot_executes_is_seen_from_its_new_state_and_decodes_to_itself(
+    checkpoint: FlowCheckpoint,
+) -> None:
+    actions = np.random.default_rng(2).standard_normal((9, 7)).astype(np.float32)
+
+    made = row(checkpoint, seen(), executing(checkpoint, actions))
+
+    horizon = checkpoint.config.horizon
+    again = FlowDecoder(checkpoint).decode(made.tensors["previous_chunk"], made)
+    np.testing.assert_allclose(again[:9], actions, atol=1e-5)
+    assert not made.tensors["previous_chunk"][9:].any()
+    np.testing.assert_array_equal(made.tensors["prefix_weights"], prefix_weights(2, 5, horizon))
+    assert made.tensors["frozen_steps"] == 2
+
+
+def test_what_another_model_made_is_left_alone(checkpoint: FlowCheckpoint) -> None:
+    actions = np.zeros((9, 7), np.float32)
+
+    made = row(checkpoint, seen(), executing(checkpoint, actions, digest="sha256:other"))
+
+    assert not made.tensors["prefix_weights"].any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "changed", "key"),
+    [
+        ((9, 6), {}, "previous_chunk"),
+        ((9, 7), {"delay": 10}, "inference_delay"),
+        ((9, 7), {"schedule": "SOON"}, "schedule"),
+    ],
+)
+def test_an_impossible_leftover_is_refused_by_its_key(
+    checkpoint: FlowCheckpoint, shape: tuple[int, int], changed: dict[str, object], key: str
+) -> None:
+    with pytest.raises(ObservationError, match=key):
+        row(checkpoint, seen(), executing(checkpoint, np.zeros(shape, np.float32), **changed))
+
+
+def test_a_leftover_that_is_not_finite_is_refused(checkpoint: FlowCheckpoint) -> None:
+    actions = np.full((9, 7), np.nan, np.float32)
+
+    with pytest.raises(ObservationError, match=r"previous_chunk.*finite"):
+        row(checkpoint, seen(), executing(checkpoint, actions))
 
 
 def test_a_chunk_that_is_not_finite_is_refused(checkpoint: FlowCheckpoint) -> None:

@@ -17,8 +17,8 @@ from takt.policies.interface import Placement, Precision  # noqa: E402
 from takt.policies.lerobot.checkpoint import FlowCheckpoint  # noqa: E402
 from takt.policies.lerobot.opening import CheckpointOptions, make_network  # noqa: E402
 from takt.policies.lerobot.rows import FlowPreprocessor  # noqa: E402
-from takt.policies.networks.serving import FlowRunner, compacted  # noqa: E402
-from takt.policies.networks.stage import PrefixResult  # noqa: E402
+from takt.policies.networks.serving import FlowRunner  # noqa: E402
+from takt.policies.networks.stage import PrefixResult, compacted  # noqa: E402
 from takt.schema.row import Chunking, Row, RowRequest  # noqa: E402
 
 TOLERANCE = 1e-5

@@ -6,6 +6,7 @@ compute, is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from takt.errors import ConfigError
@@ -34,6 +35,8 @@ class FlowConfig:
     cameras: tuple[str, ...]
     """Cameras of the policy in the order of the prefix, by their feature names without
     ``observation.images.``; cameras that are always empty are left out."""
+    feature_sizes: Mapping[str, tuple[int, int]]
+    """Height and width of each camera's image in the training data."""
     empty_cameras: int
     """Cameras that are always missing."""
     height: int
@@ -86,6 +89,7 @@ def read_config(section: Section, family: Family) -> FlowConfig:
     rtc = section.take_section("rtc_config")
     return FlowConfig(
         cameras=_real_cameras(section, cameras),
+        feature_sizes={name: _feature_size(inputs, name) for name in cameras},
         empty_cameras=section.take_int("empty_cameras", 0, _MAX_CAMERAS, 0),
         height=height,
         width=width,
@@ -125,6 +129,11 @@ def _real_cameras(section: Section, cameras: tuple[str, ...]) -> tuple[str, ...]
 def _dim(features: Section, name: str) -> int:
     feature = features.take_section(name)
     return feature.take_ints("shape", 1)[0]
+
+
+def _feature_size(inputs: Section, camera: str) -> tuple[int, int]:
+    height, width = inputs.take_section(IMAGE_PREFIX + camera).take_ints("shape", 3)[1:]
+    return height, width
 
 
 def _image_size(section: Section, family: Family, inputs: Section) -> tuple[int, int]:

@@ -6,15 +6,16 @@ and nowhere else.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from takt.errors import ConfigError
-from takt.policies.interface import Decoder, Network, Placement, Preprocessor
+from takt.policies.interface import Decoder, Network, Placement, Precision, Preprocessor
 from takt.policies.lerobot.checkpoint import (
     CONFIG_FILE,
     FlowCheckpoint,
@@ -25,19 +26,31 @@ from takt.policies.lerobot.documents import read_document
 from takt.policies.lerobot.family import Family
 from takt.policies.lerobot.paths import CheckpointFiles, checkpoint_files
 from takt.policies.pi0.sizes import PI0, read_pi0_sizes
-from takt.policies.smolvla.sizes import SMOLVLA, read_smolvla_sizes
+from takt.policies.smolvla.sizes import SMOLVLA, SmolvlaSizes, read_smolvla_sizes, special_ids
 from takt.schema.plain import read_plain
+from takt.schema.spec import PolicySpec
+
+if TYPE_CHECKING:
+    from takt.policies.compiled.cache import Entry
 
 __all__ = [
     "FAMILIES",
     "CheckpointOptions",
+    "Engine",
     "OpenParts",
     "UnknownFamilyError",
+    "export_entry",
     "family_of",
     "make_network",
     "open_checkpoint",
     "open_parts",
 ]
+
+
+log = logging.getLogger(__name__)
+
+Engine: TypeAlias = Literal["torch", "openvino"]
+"""What computes a network."""
 
 
 class _Registered(NamedTuple):
@@ -69,9 +82,18 @@ class CheckpointOptions:
     """Batch sizes of the prefix stage."""
     denoise_sizes: tuple[int, ...] = (1, 2, 4)
     """Batch sizes of the denoise stage."""
+    stock_resize: bool = False
+    """Whether images are first stretched to the size of the training data, as LeRobot's own
+    asynchronous server does it: for comparisons with one."""
     deterministic: bool = False
     """Whether every row runs alone, so that its chunk is the same to the last bit whatever else is
     served."""
+    engine: Engine = "torch"
+    """What computes: torch, or OpenVINO with graphs that are exported once."""
+    precision: Precision = "auto"
+    """Number format inside the network; ``auto``: what the worker says, else f32."""
+    cache: str | None = None
+    """Folder of exports; None: the user's cache."""
 
 
 def family_of(files: CheckpointFiles) -> str:
@@ -133,7 +155,7 @@ def open_parts(name: str, path: Path, options: Mapping[str, object]) -> OpenPart
         from takt.policies.lerobot.rows import FlowPreprocessor
 
         _ = checkpoint.tokenizer  # its faults belong to the start, not to a robot's request
-        return FlowPreprocessor(spec, checkpoint)
+        return FlowPreprocessor(spec, checkpoint, stock_resize=read.stock_resize)
 
     def decoder() -> Decoder:
         from takt.policies.lerobot.rows import FlowDecoder
@@ -141,28 +163,80 @@ def open_parts(name: str, path: Path, options: Mapping[str, object]) -> OpenPart
         return FlowDecoder(checkpoint)
 
     def network(placement: Placement) -> Network:
+        if read.precision != "auto":
+            placement = replace(placement, precision=read.precision)
+        if read.engine == "openvino":
+            return _compiled(spec, checkpoint, placement, read.cache)
         # Beside another busy process, a team of threads that spins while it waits collapses.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             from takt.policies.networks.serving import FlowRunner
         except ImportError as error:
-            raise ConfigError(
-                f"{name}: computing it needs torch (missing: {error.name}); install the build for"
-                " this host's device: https://pytorch.org/get-started/locally"
-            ) from error
+            raise _needs_torch(name, error) from error
         return FlowRunner(spec, checkpoint, partial(make_network, checkpoint), placement)
 
     return OpenParts(checkpoint, preprocessor, network, decoder)
 
 
+def export_entry(checkpoint: FlowCheckpoint, cache: str | None, *, anew: bool = False) -> Entry:
+    """The checkpoint's export for OpenVINO, made where it is missing.
+
+    Args:
+        checkpoint: The checkpoint.
+        cache: Folder of exports; None: the user's cache.
+        anew: Whether it is made in any case.
+
+    Raises:
+        ConfigError: It cannot be made; without torch it has to be in the cache.
+    """
+    from takt.policies.compiled.cache import default_cache, entry_of, export_key
+
+    folder = default_cache() if cache is None else Path(cache)
+    entry = entry_of(folder, export_key(checkpoint, _special_ids(checkpoint)))
+    if entry.is_there and not anew:
+        return entry
+    path = checkpoint.files.directory
+    log.warning("exporting for OpenVINO, once for this checkpoint: checkpoint=%s", path)
+    try:
+        from takt.policies.compiled.export import export_checkpoint
+    except ImportError as error:
+        raise _needs_torch(str(path), error) from error
+    export_checkpoint(checkpoint, partial(make_network, checkpoint), entry)
+    return entry
+
+
+def _compiled(
+    spec: PolicySpec, checkpoint: FlowCheckpoint, placement: Placement, cache: str | None
+) -> Network:
+    try:
+        from takt.policies.compiled.network import CompiledNetwork
+    except ImportError as error:
+        raise ConfigError(
+            f"{spec.name}: the engine openvino needs the package {error.name}:"
+            " pip install 'takt-serve[server]'"
+        ) from error
+    return CompiledNetwork(spec, checkpoint, placement, partial(export_entry, checkpoint, cache))
+
+
+def _needs_torch(name: str, error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"{name}: computing it needs torch (missing: {error.name}); install the build for"
+        " this host's device: https://pytorch.org/get-started/locally"
+    )
+
+
+def _special_ids(checkpoint: FlowCheckpoint) -> tuple[int, ...]:
+    sizes = checkpoint.sizes
+    return special_ids(checkpoint.tokenizer, sizes) if isinstance(sizes, SmolvlaSizes) else ()
+
+
 def make_network(checkpoint: FlowCheckpoint) -> Any:  # noqa: ANN401 - a torch module
     """The checkpoint's network, without weights; imports torch."""
     sizes, config = checkpoint.sizes, checkpoint.config
-    if checkpoint.family is PI0:
-        from takt.policies.pi0.network import Pi0Network
+    if isinstance(sizes, SmolvlaSizes):
+        from takt.policies.smolvla.network import SmolvlaNetwork
 
-        return Pi0Network(sizes, config)  # pyright: ignore[reportArgumentType]
-    from takt.policies.smolvla.network import SmolvlaNetwork
-    from takt.policies.smolvla.sizes import special_ids
+        return SmolvlaNetwork(sizes, config, _special_ids(checkpoint))
+    from takt.policies.pi0.network import Pi0Network
 
-    return SmolvlaNetwork(sizes, config, special_ids(checkpoint.tokenizer, sizes))  # pyright: ignore[reportArgumentType]
+    return Pi0Network(sizes, config)  # pyright: ignore[reportArgumentType]

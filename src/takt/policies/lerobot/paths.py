@@ -21,11 +21,11 @@ _REPOSITORY_PREFIX = "models--"
 _MAX_NAME_LETTERS = 300
 
 
-def resolve_model(name: str, roots: Sequence[Path]) -> Path:
-    """The directory that ``name`` means inside one of ``roots``.
+def resolve_model(name: str, roots: Sequence[Path]) -> CheckpointFiles:
+    """The directory that ``name`` means inside one of ``roots``, which its files may not leave.
 
     Args:
-        name: A relative path such as ``team/fold/pretrained_model``, as a robot may send it.
+        name: A relative path such as ``team/fold/pretrained_model``, as a fleet file has it.
         roots: Folders models are kept in, in the order in which they are searched.
 
     Raises:
@@ -42,9 +42,10 @@ def resolve_model(name: str, roots: Sequence[Path]) -> Path:
         path = root.joinpath(*parts)
         if not path.is_dir():
             continue
-        if not path.resolve().is_relative_to(root.resolve()):
+        inside = root.resolve()
+        if not path.resolve().is_relative_to(inside):
             raise ConfigError(f"model {name!r}: a link leads out of the model root")
-        return path
+        return CheckpointFiles(directory=path, root=inside)
     raise ConfigError(f"model {name!r}: not found in the {len(roots)} configured model roots")
 
 

@@ -9,7 +9,8 @@ Start reading at :meth:`FlowPreprocessor.write`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 from takt.errors import ObservationError
 from takt.policies.finite import check_finite
 from takt.policies.flow import write_flow
+from takt.policies.guidance import Leftover, Schedule, guided_chunking
 from takt.policies.interface import FloatArray
 from takt.policies.lerobot.checkpoint import FlowCheckpoint
 from takt.policies.lerobot.layouts import FlowLayout, smallest
 from takt.policies.lerobot.resize import write_scaled
-from takt.schema.check import check_observation
+from takt.policies.lerobot.stock_resize import squash
+from takt.schema.check import RGB, check_observation
 from takt.schema.observation import Observation, image_key
 from takt.schema.row import Row, RowHeader, RowRequest
 from takt.schema.spec import CameraSpec, PolicySpec
@@ -38,11 +41,15 @@ class FlowPreprocessor:
     Args:
         spec: The checkpoint's card.
         checkpoint: The checkpoint.
+        stock_resize: Whether to do first what LeRobot's asynchronous server does to images.
     """
 
-    def __init__(self, spec: PolicySpec, checkpoint: FlowCheckpoint) -> None:
+    def __init__(
+        self, spec: PolicySpec, checkpoint: FlowCheckpoint, *, stock_resize: bool = False
+    ) -> None:
         self.spec = spec
         self._checkpoint = checkpoint
+        self._is_stock = stock_resize
 
     def write(
         self, observation: Observation, slot: Mapping[str, NDArray[Any]], request: RowRequest
@@ -52,11 +59,12 @@ class FlowPreprocessor:
         horizon = self._horizon(request)
         cameras = self._present(observation)
         for place, camera in enumerate(cameras):
-            write_scaled(observation.images[camera.name], camera, slot["images"][place])
+            image = self._squashed(observation.images[camera.name], camera)
+            write_scaled(image, camera, slot["images"][place])
         slot["num_images"][...] = len(cameras)
         num_tokens = self._write_tokens(observation.prompt or "", slot)
         self._write_state(np.asarray(observation.state, np.float32), slot)
-        write_flow(slot, request)
+        write_flow(slot, self._translated(request, np.asarray(observation.state, np.float32)))
         self._write_given_noise(observation, slot)
         layout = smallest(self._checkpoint.layouts, FlowLayout(len(cameras), num_tokens))
         return RowHeader(
@@ -65,6 +73,34 @@ class FlowPreprocessor:
             horizon=horizon,
             action_dim=self.spec.action.action_dim,
         )
+
+    def _translated(self, request: RowRequest, state: FloatArray) -> RowRequest:
+        """The request with what its robot is executing in model space, seen from ``state``."""
+        executing, action = request.executing, self.spec.action
+        if executing is None:
+            return request
+        if executing.actions.shape[1:] != (action.action_dim,):
+            raise ObservationError(
+                "previous_chunk",
+                expected=f"steps of {action.action_dim} values",
+                received=f"shape {executing.actions.shape}",
+            )
+        pipeline = self._checkpoint.pipeline
+        relative = np.flatnonzero(pipeline.relative)
+        rows = np.array(executing.actions, np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows[:, relative] -= state[relative]
+            rows = pipeline.action.forward(rows)
+        guided = guided_chunking(
+            Leftover(rows, executing.digest),
+            digest=self.spec.digest,
+            delay=executing.delay,
+            execution_horizon=executing.execution_horizon or action.execution_horizon,
+            horizon=action.horizon,
+            model_action_dim=action.model_action_dim,
+            schedule=cast("Schedule", executing.schedule),  # checked where it is used
+        )
+        return replace(request, chunking=guided.chunking, executing=None)
 
     def _present(self, observation: Observation) -> list[CameraSpec]:
         cameras = self.spec.observation.cameras
@@ -83,6 +119,12 @@ class FlowPreprocessor:
                 received=f"images of {', '.join(strange) or 'none of them'}",
             )
         return present
+
+    def _squashed(self, image: NDArray[Any], camera: CameraSpec) -> NDArray[Any]:
+        if not self._is_stock:
+            return image
+        pixels = image if image.shape[2] == RGB else image.transpose(1, 2, 0)
+        return squash(pixels, *self._checkpoint.config.feature_sizes[camera.name])
 
     def _write_tokens(self, prompt: str, slot: Mapping[str, NDArray[Any]]) -> int:
         text = prompt if prompt.endswith("\n") else f"{prompt}\n"

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from takt.policies.guidance import guidance_of, step_times
 
-__all__ = ["FlowInputs", "Trace", "Velocity", "integrate", "silent", "time_table"]
+__all__ = ["FlowInputs", "Trace", "Velocity", "guided", "integrate", "silent", "time_table"]
 
 Trace: TypeAlias = Callable[[str, Tensor], None]
 """Told of each intermediate tensor by name, for verification."""
@@ -61,6 +61,22 @@ def time_table(num_steps: int, width: int, min_period: float, max_period: float)
     return torch.from_numpy(table.astype(np.float32))
 
 
+def guided(
+    velocity: Tensor, x: Tensor, inputs: FlowInputs, time: Tensor | float, gain: Tensor | float
+) -> Tensor:
+    """Bend the velocity at ``x`` towards the chunk being executed, by each step's weight.
+
+    Args:
+        velocity: What the network says.
+        x: The sample.
+        inputs: The chunks being executed and the weights.
+        time: The instant.
+        gain: Guidance weight of the step.
+    """
+    reached = x - time * velocity
+    return velocity - gain * inputs.weights[:, :, None] * (inputs.previous - reached)
+
+
 def integrate(
     velocity: Velocity,
     inputs: FlowInputs,
@@ -82,13 +98,11 @@ def integrate(
         The sample at time 0, ``(B, horizon, model_action_dim)``, float32.
     """
     x = inputs.noise
-    weights = inputs.weights[:, :, None]
     times, gains = step_times(num_steps), guidance_of(num_steps, max_guidance)
     for step in range(num_steps):
         v = velocity(x, step)
         trace(f"velocity.{step}", v)
-        reached = x - float(times[step]) * v
-        v = v - float(gains[step]) * weights * (inputs.previous - reached)
+        v = guided(v, x, inputs, float(times[step]), float(gains[step]))
         trace(f"velocity_guided.{step}", v)
         x = x + (-1.0 / num_steps) * v
     return x

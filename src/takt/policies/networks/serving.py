@@ -28,14 +28,15 @@ from takt.core.request import Stage
 from takt.errors import ConfigError, InvariantError
 from takt.policies.interface import FloatArray, Placement
 from takt.policies.lerobot.checkpoint import WEIGHTS_FILE, FlowCheckpoint
+from takt.policies.lerobot.launch_arrays import LaunchArrays
 from takt.policies.networks.flow import FlowInputs, Trace, silent
 from takt.policies.networks.loading import load_network
-from takt.policies.networks.stage import PrefixInputs, PrefixResult
+from takt.policies.networks.stage import PrefixInputs, PrefixResult, compacted, denoise
 from takt.schema.row import Row
 from takt.schema.spec import PolicySpec
 from takt.units import Nanos
 
-__all__ = ["FlowRunner", "compacted"]
+__all__ = ["FlowRunner"]
 
 log = logging.getLogger(__name__)
 
@@ -92,20 +93,11 @@ class FlowRunner:
         narrow = torch.bfloat16 if self.precision == "bf16" else torch.float32
         try:
             kv = torch.zeros((slots, *self.spec.kv[0].shape), dtype=narrow, device=self._device)
-            buffers = {
-                stage: {
-                    tensor.name: np.zeros((max(sizes), *tensor.shape), tensor.dtype)
-                    for tensor in tensors
-                }
-                for stage, tensors, sizes in (
-                    (Stage.PREFIX, self.spec.prefix_inputs, self.spec.prefix_sizes),
-                    (Stage.DENOISE, self.spec.denoise_inputs, self.spec.denoise_sizes),
-                )
-            }
         except RuntimeError as error:
             raise ConfigError(f"no memory for {slots} slots of keys and values: {error}") from error
         counts = torch.zeros(slots, dtype=torch.int64, device=self._device)
-        self._loaded = _Loaded(network=network, kv=kv, counts=counts, buffers=buffers)
+        arrays = LaunchArrays(self.spec, self._checkpoint.layouts)
+        self._loaded = _Loaded(network=network, kv=kv, counts=counts, arrays=arrays)
         log.info("loaded: model=%s precision=%s", self.spec.name, self.precision)
 
     def warm(self) -> None:
@@ -127,26 +119,14 @@ class FlowRunner:
         self, rows: Sequence[Row], *, size: int, layout: int, kv_slots: Sequence[int]
     ) -> None:
         """See :meth:`takt.policies.interface.Network.prefix`."""
-        self._check(Stage.PREFIX, rows, size)
-        views = self._views(size, layout)
-        tokens = views["tokens"].shape[1]
-        for place, row in enumerate(rows):
-            used = int(row.tensors["num_images"])
-            views["images"][place, :used] = row.tensors["images"][:used]
-            views["tokens"][place] = row.tensors["tokens"][:tokens]
-            for name in views.keys() - {"images", "tokens"}:
-                views[name][place] = row.tensors[name]
+        self._parts().arrays.write_prefix(rows, size, layout)
         self._run_prefix(size, layout, self._slots(kv_slots, size))
 
     def denoise(
         self, rows: Sequence[Row], *, size: int, layout: int, kv_slots: Sequence[int]
     ) -> FloatArray:
         """See :meth:`takt.policies.interface.Network.denoise`."""
-        self._check(Stage.DENOISE, rows, size)
-        buffers = self._parts().buffers[Stage.DENOISE]
-        for name, array in buffers.items():
-            for place, row in enumerate(rows):
-                array[place] = row.tensors[name]
+        self._parts().arrays.write_denoise(rows, size)
         chunks = self._run_denoise(size, layout, self._slots(kv_slots, size))
         return chunks[: len(rows)].float().cpu().numpy().copy()
 
@@ -170,7 +150,8 @@ class FlowRunner:
     @torch.inference_mode()
     def _run_prefix(self, size: int, layout: int, slots: Tensor) -> None:
         parts = self._parts()
-        inputs = {name: self._tensor(array) for name, array in self._views(size, layout).items()}
+        views = parts.arrays.prefix(size, layout)
+        inputs = {name: self._tensor(array) for name, array in views.items()}
         inputs.setdefault("state", torch.zeros(0, device=self._device))
         result = compacted(parts.network.prefix(PrefixInputs(**inputs), self.trace))
         length = result.real.shape[1]
@@ -185,8 +166,8 @@ class FlowRunner:
     def _run_denoise(self, size: int, layout: int, slots: Tensor) -> Tensor:
         parts = self._parts()
         length = self._checkpoint.sizes.prefix_length(self._checkpoint.layouts[layout])
-        buffers = parts.buffers[Stage.DENOISE]
-        inputs = {name: self._tensor(array[:size]) for name, array in buffers.items()}
+        views = parts.arrays.denoise(size)
+        inputs = {name: self._tensor(array) for name, array in views.items()}
         counts = parts.counts.index_select(0, slots)
         real = torch.arange(length, device=self._device)[None, :] < counts[:, None]
         kv = parts.kv.narrow(4, 0, length).index_select(0, slots)
@@ -197,7 +178,14 @@ class FlowRunner:
         )
         state = inputs.get("state", inputs["noise"])
         prefix = PrefixResult(kv=kv, real=real)
-        return parts.network.denoise(prefix, state, flow, self.max_guidance, self.trace)
+        return denoise(
+            parts.network,
+            prefix,
+            state,
+            flow,
+            max_guidance=self.max_guidance,
+            trace=self.trace,
+        )
 
     # Arrays
 
@@ -206,35 +194,12 @@ class FlowRunner:
             raise InvariantError(f"{self.spec.name!r} is used but not loaded")
         return self._loaded
 
-    def _check(self, stage: Stage, rows: Sequence[Row], size: int) -> None:
-        sizes = self.spec.prefix_sizes if stage is Stage.PREFIX else self.spec.denoise_sizes
-        if size not in sizes or not 1 <= len(rows) <= size:
-            raise InvariantError(f"{stage.name} launch of {len(rows)} rows at size {size}")
-
-    def _views(self, size: int, layout: int) -> dict[str, np.ndarray]:
-        """The prefix arrays in the shapes of a launch, contiguous."""
-        shape = self._checkpoint.layouts[layout]
-        views = dict(self._parts().buffers[Stage.PREFIX])
-        views["images"] = _front(views["images"], (size, shape.images))
-        views["tokens"] = _front(views["tokens"], (size, shape.tokens))
-        return {
-            name: array if name in {"images", "tokens"} else array[:size]
-            for name, array in views.items()
-        }
-
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
     def _slots(self, kv_slots: Sequence[int], size: int) -> Tensor:
         spare = [self._placement.kv_slots] * (size - len(kv_slots))
         return torch.tensor([*kv_slots, *spare], dtype=torch.int64).to(self._device)
-
-
-def compacted(result: PrefixResult) -> PrefixResult:
-    """The same prefix with each row's real tokens in front, in order."""
-    order = torch.argsort((~result.real).to(torch.uint8), dim=1, stable=True)
-    index = order[:, None, None, None, :, None].expand_as(result.kv)
-    return PrefixResult(kv=result.kv.gather(4, index), real=result.real.gather(1, order))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +212,5 @@ class _Loaded:
     """Keys and values of each slot."""
     counts: Tensor
     """Real tokens of each slot."""
-    buffers: dict[Stage, dict[str, np.ndarray]]
+    arrays: LaunchArrays
     """Rows of the next launch of each stage."""
-
-
-def _front(array: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The first elements of ``array`` as ``shape`` with its last axes."""
-    full = (*shape, *array.shape[2:])
-    return array.reshape(-1)[: int(np.prod(full))].reshape(full)

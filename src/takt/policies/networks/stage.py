@@ -9,13 +9,14 @@ numbers per row, turned into masks on the device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from takt.policies.lerobot.config import FlowConfig
 from takt.policies.lerobot.sizes import StackSizes
-from takt.policies.networks.flow import FlowInputs, Trace, silent
+from takt.policies.networks.flow import FlowInputs, Trace, integrate, silent
 from takt.policies.networks.transformer import (
     Activation,
     GatedLayer,
@@ -25,7 +26,20 @@ from takt.policies.networks.transformer import (
     rotation,
 )
 
-__all__ = ["FlowNetwork", "PrefixInputs", "PrefixResult", "Stack", "padded_mask", "token_mask"]
+__all__ = [
+    "FlowNetwork",
+    "PrefixInputs",
+    "PrefixResult",
+    "Stack",
+    "Suffix",
+    "compacted",
+    "denoise",
+    "padded_mask",
+    "token_mask",
+]
+
+Suffix: TypeAlias = Any
+"""What all steps of a denoise launch share: a named tuple of tensors, each family's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +79,63 @@ class FlowNetwork(Protocol):
         """Tokens of images, before any factor."""
         ...
 
-    def denoise(
-        self,
-        prefix: PrefixResult,
-        state: Tensor,
-        flow: FlowInputs,
-        max_guidance: float,
-        trace: Trace = silent,
-    ) -> Tensor:
-        """The denoise stage of a batch, ``(B, horizon, model_action_dim)``."""
+    @property
+    def config(self) -> FlowConfig:
+        """The checkpoint's configuration."""
         ...
+
+    @property
+    def times(self) -> Tensor:
+        """Embedding of each step's instant, ``(num_steps, width)``."""
+        ...
+
+    def begin(self, prefix: PrefixResult, state: Tensor, horizon: int, trace: Trace) -> Suffix:
+        """What every step of a denoise launch reads, computed once."""
+        ...
+
+    def velocity(self, x: Tensor, time: Tensor, suffix: Suffix, trace: Trace) -> Tensor:
+        """Where the flow goes at ``x`` ``(B, horizon, model_action_dim)``.
+
+        Args:
+            x: The sample.
+            time: Embedding of the instant, ``(width,)`` or ``(1, width)``.
+            suffix: From :meth:`begin`.
+            trace: Told of what goes into the expert and comes out.
+        """
+        ...
+
+
+def denoise(
+    network: FlowNetwork,
+    prefix: PrefixResult,
+    state: Tensor,
+    flow: FlowInputs,
+    *,
+    max_guidance: float,
+    trace: Trace = silent,
+) -> Tensor:
+    """The denoise stage of a batch, ``(B, horizon, model_action_dim)``."""
+    suffix = network.begin(prefix, state, flow.noise.shape[1], trace)
+
+    def velocity(x: Tensor, step: int) -> Tensor:
+        return network.velocity(
+            x, network.times[step], suffix, lambda name, tensor: trace(f"{name}.{step}", tensor)
+        )
+
+    return integrate(
+        velocity,
+        flow,
+        num_steps=network.config.num_steps,
+        max_guidance=max_guidance,
+        trace=trace,
+    )
+
+
+def compacted(result: PrefixResult) -> PrefixResult:
+    """The same prefix with each row's real tokens in front, in order."""
+    order = torch.argsort((~result.real).to(torch.uint8), dim=1, stable=True)
+    index = order[:, None, None, None, :, None].expand_as(result.kv)
+    return PrefixResult(kv=result.kv.gather(4, index), real=result.real.gather(1, order))
 
 
 def token_mask(numbers: Tensor, places: int, tokens: int = 1) -> Tensor:

@@ -12,6 +12,7 @@ Start reading at :meth:`Pi0Network.prefix` and :meth:`Pi0Network.velocity`.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from torch.nn import functional
 
 from takt.policies.lerobot.config import FlowConfig
 from takt.policies.lerobot.sizes import StackSizes
-from takt.policies.networks.flow import FlowInputs, Trace, integrate, silent, time_table
+from takt.policies.networks.flow import Trace, silent, time_table
 from takt.policies.networks.stage import PrefixInputs, PrefixResult, Stack, padded_mask, token_mask
 from takt.policies.networks.transformer import (
     attend,
@@ -34,6 +35,20 @@ from takt.policies.pi0.sizes import Pi0Sizes
 __all__ = ["Pi0Network"]
 
 _EPS = 1e-6
+
+
+class _Suffix(NamedTuple):
+    """What all steps of one denoise launch share."""
+
+    first: Tensor
+    """The state's token, ``(B, 1, width)``."""
+    cos: Tensor
+    """Of the rotary angles of the suffix."""
+    sin: Tensor
+    allowed: Tensor
+    """What a suffix token may see of the prefix and of the suffix."""
+    kv: Tensor
+    """Keys and values of the prefix."""
 
 
 class Pi0Network(nn.Module):
@@ -88,55 +103,41 @@ class Pi0Network(nn.Module):
         tokens = linear(self.projector, self.vision(images.flatten(0, 1)))
         return tokens.unflatten(0, images.shape[:2])
 
-    def denoise(
-        self,
-        prefix: PrefixResult,
-        state: Tensor,
-        flow: FlowInputs,
-        max_guidance: float,
-        trace: Trace = silent,
-    ) -> Tensor:
-        """The chunk ``(B, horizon, model_action_dim)`` of rows whose prefix is done."""
-        rows, horizon = flow.noise.shape[:2]
+    def begin(self, prefix: PrefixResult, state: Tensor, horizon: int, trace: Trace) -> _Suffix:
+        """What every step of a denoise launch reads."""
         ordinal = torch.arange(horizon + 1, device=state.device)
         positions = prefix.real.sum(1, keepdim=True) + ordinal
         trace("positions", positions)
-        by = rotation(positions, self.sizes.head_dim)
+        cos, sin = rotation(positions, self.sizes.head_dim)
         among = (ordinal[None, :] <= 0) | (ordinal[:, None] > 0)
-        allowed = padded_mask(prefix.real, among.expand(rows, -1, -1))
+        allowed = padded_mask(prefix.real, among.expand(positions.shape[0], -1, -1))
         first = linear(self.state_proj, state)[:, None]
+        return _Suffix(first=first, cos=cos, sin=sin, allowed=allowed, kv=prefix.kv)
 
-        def velocity(x: Tensor, step: int) -> Tensor:
-            tokens = torch.cat([first, self._action_tokens(x, step)], dim=1)
-            trace(f"embs.{step}", tokens)
-            hidden = self._run_expert(tokens, prefix, by, allowed)
-            trace(f"hidden.{step}", hidden)
-            return linear(self.action_out_proj, hidden[:, 1:].float())
+    def velocity(self, x: Tensor, time: Tensor, suffix: _Suffix, trace: Trace) -> Tensor:
+        """Where the flow goes; see :meth:`FlowNetwork.velocity`."""
+        tokens = torch.cat([suffix.first, self._action_tokens(x, time)], dim=1)
+        trace("embs", tokens)
+        hidden = self._run_expert(tokens, suffix)
+        trace("hidden", hidden)
+        return linear(self.action_out_proj, hidden[:, 1:].float())
 
-        return integrate(
-            velocity,
-            flow,
-            num_steps=self.config.num_steps,
-            max_guidance=max_guidance,
-            trace=trace,
+    def _action_tokens(self, x: Tensor, time: Tensor) -> Tensor:
+        actions = linear(self.action_in_proj, x)
+        joined = torch.cat([actions, time.expand_as(actions)], dim=-1)
+        return linear(
+            self.action_time_mlp_out, functional.silu(linear(self.action_time_mlp_in, joined))
         )
 
-    def _action_tokens(self, x: Tensor, step: int) -> Tensor:
-        actions = linear(self.action_in_proj, x)
-        time = self.times[step].expand_as(actions)
-        joined = linear(self.action_time_mlp_in, torch.cat([actions, time], dim=-1))
-        return linear(self.action_time_mlp_out, functional.silu(joined))
-
-    def _run_expert(
-        self, x: Tensor, prefix: PrefixResult, by: tuple[Tensor, Tensor], allowed: Tensor
-    ) -> Tensor:
+    def _run_expert(self, x: Tensor, suffix: _Suffix) -> Tensor:
+        by = suffix.cos, suffix.sin
         for index, layer in enumerate(self.expert.layers):
             normed = layer.norm_attention(x)
             query = rotate(layer.queries(normed), by)
             key, value = layer.keys_values(normed)
-            keys = torch.cat([prefix.kv[:, index, 0].to(key.dtype), rotate(key, by)], dim=2)
-            values = torch.cat([prefix.kv[:, index, 1].to(value.dtype), value], dim=2)
-            x = layer.finish(x, attend(query, keys, values, allowed))
+            keys = torch.cat([suffix.kv[:, index, 0].to(key.dtype), rotate(key, by)], dim=2)
+            values = torch.cat([suffix.kv[:, index, 1].to(value.dtype), value], dim=2)
+            x = layer.finish(x, attend(query, keys, values, suffix.allowed))
         return self.expert.norm(x)
 
 

@@ -8,7 +8,7 @@ Suffix: ``[action 1 ... action T]``. In some layers of the expert an action sees
 actions before it, in the others the prefix alone, through projections of the cached keys and
 values.
 
-Start reading at :meth:`SmolvlaNetwork.prefix` and :meth:`SmolvlaNetwork.denoise`.
+Start reading at :meth:`SmolvlaNetwork.prefix` and :meth:`SmolvlaNetwork.velocity`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from takt.policies.lerobot.config import FlowConfig
-from takt.policies.networks.flow import FlowInputs, Trace, integrate, silent, time_table
+from takt.policies.networks.flow import Trace, silent, time_table
 from takt.policies.networks.stage import PrefixInputs, PrefixResult, Stack, padded_mask, token_mask
-from takt.policies.networks.transformer import Rotation, attend, linear, rotate, rotation
+from takt.policies.networks.transformer import attend, linear, rotate, rotation
 from takt.policies.networks.vision import VisionTower
 from takt.policies.smolvla.sizes import SmolvlaSizes
 
@@ -35,12 +35,14 @@ _EPS = 1e-5
 class _Suffix(NamedTuple):
     """What all steps of one denoise launch share."""
 
-    cross: list[tuple[Tensor, Tensor]]
-    """Keys and values that each layer reads of the prefix."""
-    after: Rotation
-    """Positions that continue after the prefix."""
-    restarted: Rotation
-    """Positions from 0."""
+    kv: Tensor
+    """Keys and values that each layer reads of the prefix, ``(B, layers, 2, K, P, d)``."""
+    cos: Tensor
+    """Of the rotary angles at positions that continue after the prefix."""
+    sin: Tensor
+    cos_restarted: Tensor
+    """Of the rotary angles at positions from 0."""
+    sin_restarted: Tensor
     allowed: Tensor
     """What an action may see of the prefix and of the actions."""
     real: Tensor
@@ -118,32 +120,32 @@ class SmolvlaNetwork(nn.Module):
         tokens = linear(self.connector, self._shuffle(patches))
         return tokens.unflatten(0, images.shape[:2])
 
-    def denoise(
-        self,
-        prefix: PrefixResult,
-        state: Tensor,
-        flow: FlowInputs,
-        max_guidance: float,
-        trace: Trace = silent,
-    ) -> Tensor:
-        """The chunk ``(B, horizon, model_action_dim)`` of rows whose prefix is done."""
+    def begin(self, prefix: PrefixResult, state: Tensor, horizon: int, trace: Trace) -> _Suffix:
+        """What every step of a denoise launch reads."""
         del state  # it is in the prefix
-        suffix = self._suffix(prefix, flow.noise.shape[1], trace)
-
-        def velocity(x: Tensor, step: int) -> Tensor:
-            tokens = self._action_tokens(x, step)
-            trace(f"embs.{step}", tokens)
-            hidden = self._run_expert(tokens, suffix)
-            trace(f"hidden.{step}", hidden)
-            return linear(self.action_out_proj, hidden.float())
-
-        return integrate(
-            velocity,
-            flow,
-            num_steps=self.config.num_steps,
-            max_guidance=max_guidance,
-            trace=trace,
+        ordinal = torch.arange(horizon, device=prefix.real.device)
+        positions = prefix.real.sum(1, keepdim=True) + ordinal
+        trace("positions", positions)
+        causal = (ordinal[None, :] <= ordinal[:, None]).expand(positions.shape[0], -1, -1)
+        cos, sin = rotation(positions, self.sizes.head_dim)
+        cos_restarted, sin_restarted = rotation(ordinal[None], self.sizes.head_dim)
+        return _Suffix(
+            kv=self._projected(prefix.kv),
+            cos=cos,
+            sin=sin,
+            cos_restarted=cos_restarted,
+            sin_restarted=sin_restarted,
+            allowed=padded_mask(prefix.real, causal),
+            real=prefix.real[:, None, :],
         )
+
+    def velocity(self, x: Tensor, time: Tensor, suffix: _Suffix, trace: Trace) -> Tensor:
+        """Where the flow goes; see :meth:`FlowNetwork.velocity`."""
+        tokens = self._action_tokens(x, time)
+        trace("embs", tokens)
+        hidden = self._run_expert(tokens, suffix)
+        trace("hidden", hidden)
+        return linear(self.action_out_proj, hidden.float())
 
     # Prefix
 
@@ -179,46 +181,42 @@ class SmolvlaNetwork(nn.Module):
 
     # Denoise
 
-    def _suffix(self, prefix: PrefixResult, horizon: int, trace: Trace) -> _Suffix:
-        ordinal = torch.arange(horizon, device=prefix.real.device)
-        positions = prefix.real.sum(1, keepdim=True) + ordinal
-        trace("positions", positions)
-        causal = (ordinal[None, :] <= ordinal[:, None]).expand(len(positions), -1, -1)
-        cross = [
-            (prefix.kv[:, index, 0], prefix.kv[:, index, 1])
+    def _projected(self, kv: Tensor) -> Tensor:
+        layers = [
+            kv[:, index]
             if own
-            else layer.project(prefix.kv[:, index, 0], prefix.kv[:, index, 1])
+            else torch.stack(layer.project(kv[:, index, 0], kv[:, index, 1]), dim=1)
             for index, (layer, own) in enumerate(
                 zip(self.expert.layers, self.sizes.self_attention, strict=True)
             )
         ]
-        return _Suffix(
-            cross=cross,
-            after=rotation(positions, self.sizes.head_dim),
-            restarted=rotation(ordinal[None], self.sizes.head_dim),
-            allowed=padded_mask(prefix.real, causal),
-            real=prefix.real[:, None, :],
+        return torch.stack(layers, dim=1)
+
+    def _action_tokens(self, x: Tensor, time: Tensor) -> Tensor:
+        actions = linear(self.action_in_proj, x)
+        joined = torch.cat([actions, time.expand_as(actions)], dim=-1)
+        return linear(
+            self.action_time_mlp_out, functional.silu(linear(self.action_time_mlp_in, joined))
         )
 
-    def _action_tokens(self, x: Tensor, step: int) -> Tensor:
-        actions = linear(self.action_in_proj, x)
-        time = self.times[step].expand_as(actions)
-        joined = linear(self.action_time_mlp_in, torch.cat([actions, time], dim=-1))
-        return linear(self.action_time_mlp_out, functional.silu(joined))
-
     def _run_expert(self, x: Tensor, suffix: _Suffix) -> Tensor:
-        for layer, own, (keys, values) in zip(
-            self.expert.layers, self.sizes.self_attention, suffix.cross, strict=True
+        after, restarted = (
+            (suffix.cos, suffix.sin),
+            (suffix.cos_restarted, suffix.sin_restarted),
+        )
+        for index, (layer, own) in enumerate(
+            zip(self.expert.layers, self.sizes.self_attention, strict=True)
         ):
             normed = layer.norm_attention(x)
             query = layer.queries(normed)
+            keys, values = suffix.kv[:, index, 0], suffix.kv[:, index, 1]
             if own:
                 key, value = layer.keys_values(normed)
-                keys = torch.cat([keys.to(key.dtype), rotate(key, suffix.after)], dim=2)
+                keys = torch.cat([keys.to(key.dtype), rotate(key, after)], dim=2)
                 values = torch.cat([values.to(value.dtype), value], dim=2)
-                mixed = attend(rotate(query, suffix.after), keys, values, suffix.allowed)
+                mixed = attend(rotate(query, after), keys, values, suffix.allowed)
             else:
-                mixed = attend(rotate(query, suffix.restarted), keys, values, suffix.real)
+                mixed = attend(rotate(query, restarted), keys, values, suffix.real)
             x = layer.finish(x, mixed)
         return self.expert.norm(x)
 
