@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ IMAGES = ROOT / "docs" / "images"
 PROSE = Path(__file__).with_name("page.md")
 
 Row = Mapping[str, Any]
+PAPER_RATIO = 2.1
 TITLES = {"pi0": "pi0", "pi05": "pi0.5", "smolvla": "SmolVLA", "groot-n1.7": "GR00T N1.7"} | {
     "xr0": "XR0"
 }
@@ -163,7 +165,84 @@ def _skipping(rows: Sequence[Row]) -> str:
     return _table(["GPU", "model", "all computed", "masked and padding skipped", "ratio"], body)
 
 
+def _co_location(rows: Sequence[Row]) -> str:
+    """One table of miss rates per case, and where the paper's ratio lies."""
+    cases: dict[tuple[str, int], dict[str, dict[int, float]]] = {}
+    for row in rows:
+        curve = {population: rate for population, rate, _ in row["misses"]}
+        cases.setdefault((_loaded(row), row["gpus"]), {})[row["formation"]] = curve
+    return "\n\n".join(
+        f"{_case(loaded, gpus)} {_where_it_appears(curves)}\n\n{_rates(curves)}"
+        for (loaded, gpus), curves in cases.items()
+        if len(curves) > 1
+    )
+
+
+def _case(loaded: str, gpus: int) -> str:
+    return f"{loaded}, on {f'{gpus} GPUs' if gpus > 1 else 'one GPU'}."
+
+
+def _rates(curves: Mapping[str, Mapping[int, float]]) -> str:
+    monolithic, lockstep = curves["monolithic"], curves["lockstep"]
+    body = [
+        [
+            population,
+            f"{rate:.2%}",
+            f"{lockstep[population]:.2%}",
+            _ratio(rate, lockstep[population]),
+        ]
+        for population, rate in monolithic.items()
+    ]
+    return _table(["robots", "monolithic misses", "lockstep misses", "ratio"], body)
+
+
+def _where_it_appears(curves: Mapping[str, Mapping[int, float]]) -> str:
+    """Between which populations the ratio of miss rates passes that of the paper."""
+    monolithic, lockstep = curves["monolithic"], curves["lockstep"]
+    ratios = {n: monolithic[n] / lockstep[n] for n in monolithic if lockstep[n]}
+    passes = [
+        f"{low} and {high}"
+        for low, high in pairwise(ratios)
+        if min(ratios[low], ratios[high]) <= PAPER_RATIO <= max(ratios[low], ratios[high])
+    ]
+    if passes:
+        return (
+            f"The paper's {PAPER_RATIO} lies between {' robots, and between '.join(passes)} robots."
+        )
+    return f"Nowhere here {PAPER_RATIO}: {min(ratios.values()):.1f} to {max(ratios.values()):.1f}."
+
+
+def _placement(rows: Sequence[Row]) -> str:
+    found = {(_loaded(row), row["shares_gpus"]): row for row in rows}
+    body: list[list[object]] = []
+    for loaded in dict.fromkeys(map(_loaded, rows)):
+        own, shared = found.get((loaded, False)), found.get((loaded, True))
+        if own is None or shared is None:
+            continue
+        robots = [f"{row['robots']} ({row['robots_by_mean']})" for row in (own, shared)]
+        body.append([loaded, *robots, _ratio(shared["robots"], own["robots"])])
+    return _table(
+        ["models, 4 GPUs", "one model per GPU", "every model on every GPU", "ratio"], body
+    )
+
+
+def _loaded(row: Row) -> str:
+    """Models of a row, those of one architecture together."""
+    parts: dict[str, list[int]] = {}
+    for name, part in row["loaded"]:
+        parts.setdefault(name, []).append(part)
+    said = [
+        f"{len(each)} x {TITLES[name]}" if len(each) > 1 else TITLES[name]
+        for name, each in parts.items()
+    ]
+    uneven = [part for _, part in row["loaded"]]
+    ratio = f", {':'.join(map(str, uneven))}" if len(set(uneven)) > 1 else ""
+    return f"{', '.join(said)}{ratio}"
+
+
 TABLES = {
+    "co_location": _co_location,
+    "placement": _placement,
     "paper": _paper,
     "limits": _limits,
     "inspection": _inspection,

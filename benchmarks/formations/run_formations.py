@@ -35,6 +35,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from co_location import Misses, Placement, co_location_cells
+
 from _record import RESULTS
 from takt.core.profile import Profile, Work
 from takt.core.request import Stage
@@ -152,11 +154,12 @@ def one(name: str, slo_ms: float) -> tuple[tuple[str, float, int], ...]:
     return ((name, slo_ms, 1),)
 
 
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[Cell | Misses | Placement]:
     """Every question, the most telling first."""
     yield from paper_cells()
     yield from pi0_cells()
     yield from mix_cells()
+    yield from co_location_cells()
     yield from skipping_cells()
     yield from device_cells("formations", 1.0)
     yield from device_cells("tighter", TIGHTER)
@@ -226,8 +229,10 @@ def skipping_cells() -> Iterator[Cell]:
             )
 
 
-def measure(cell: Cell) -> dict[str, Any]:
+def measure(cell: Cell | Misses | Placement) -> dict[str, Any]:
     """The figures of one cell."""
+    if not isinstance(cell, Cell):
+        return cell.measure()
     shapes = limits_of(cell.formation, dict(cell.options), cell.limits)
     fleets = {id(shape): cell.fleet(shape) for shape in shapes}
     sound = sound_shapes(shapes, lambda shape: fleets[id(shape)])
@@ -314,7 +319,11 @@ def save(rows: dict[str, dict[str, Any]]) -> None:
     fresh.replace(RESULT)
 
 
-def run(wanted: Sequence[Cell], rows: dict[str, dict[str, Any]], keep: Callable[[], None]) -> None:
+def run(
+    wanted: Sequence[Cell | Misses | Placement],
+    rows: dict[str, dict[str, Any]],
+    keep: Callable[[], None],
+) -> None:
     """Measure what is missing, on all cores, and keep each figure at once."""
     missing = {cell.key: cell for cell in reversed(wanted) if cell.key not in rows}
     missing = dict(reversed(missing.items()))  # of two parts that ask the same the first one asks
@@ -324,13 +333,18 @@ def run(wanted: Sequence[Cell], rows: dict[str, dict[str, Any]], keep: Callable[
             cell = futures[future]
             rows[cell.key] = {"key": cell.key, **future.result()}
             keep()
-            row = rows[cell.key]
-            print(
-                f"{number}/{len(missing)} {cell.part} {cell.device} {cell.models}"
-                f" {cell.formation} {dict(cell.options)} {cell.interference}:"
-                f" {row['robots_per_gpu']} per GPU",
-                flush=True,
-            )
+            print(f"{number}/{len(missing)} {said(cell, rows[cell.key])}", flush=True)
+
+
+def said(cell: Cell | Misses | Placement, row: dict[str, Any]) -> str:
+    """One line of a cell and what came out."""
+    if isinstance(cell, Cell):
+        return (
+            f"{cell.part} {cell.device} {cell.models} {cell.formation} {dict(cell.options)}"
+            f" {cell.interference}: {row['robots_per_gpu']} per GPU"
+        )
+    found = row["misses"] if isinstance(cell, Misses) else f"{row['robots']} robots"
+    return f"{cell.part} {cell.loaded} {cell.formation}: {found}"
 
 
 def main() -> None:
@@ -339,7 +353,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page and the plots")
     options = parser.parse_args()
     if options.quick:
-        quick = [replace(cell, limits=(2,)) for cell in list(cells())[:4]]
+        quick = [replace(cell, limits=(2,)) for cell in list(paper_cells())[:4]]
         run(quick, {}, lambda: None)
         return
     rows = load()

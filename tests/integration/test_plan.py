@@ -83,13 +83,44 @@ def test_a_mix_that_does_not_fit_says_what_it_would_take(
     mix = planned(
         capsys,
         *("--hardware", "rtx-4090", "--formation", "monolithic"),
-        *("--robots", "pi0=30", "groot-n1.7=30"),
+        *("--robots", "pi0=30", "--robots", "groot-n1.7=30"),
     )["mix"]
 
     assert mix["robots"] == {"pi0": 30, "groot-n1.7": 30}
     assert mix["fits"] is False
     assert mix["devices_needed"] >= 2
     assert 0 < mix["part_that_fits"] < 1
+    assert set(mix["robots_that_fit"]) == {"pi0", "groot-n1.7"}
+    assert sum(mix["robots_that_fit"].values()) < 60
+
+
+def test_a_promise_that_nobody_can_keep_is_said_to_be_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    how = ("--hardware", "rtx-4090", "--model", "pi0", "--slo-ms", "5", "--formation", "monolithic")
+
+    assert main(["plan", *SHORT, *how]) == 0
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert "0 robots hold 98%" in out
+    assert "pi0 cannot be on time: 5 ms are promised, and a chunk takes" in out
+
+
+def test_formations_a_fleet_file_has_no_times_for_are_left_out_by_name(
+    capsys: pytest.CaptureFixture[str], fleet: Path
+) -> None:
+    found = planned(capsys, str(fleet), "--formation", "auto")
+
+    assert set(found["left_out"]) == {"monolithic (replicas 2)", "step_admission"}
+    assert "architectures.pi0.steps: expected" in found["left_out"]["step_admission"]
+
+
+def test_a_formation_a_fleet_file_has_no_times_for_is_refused_when_asked_for(
+    capsys: pytest.CaptureFixture[str], fleet: Path
+) -> None:
+    assert main(["plan", str(fleet), *SHORT, "--formation", "disaggregated"]) == 1
+
+    assert "profile 'gpu': architectures.pi0.transfer_ms: expected" in capsys.readouterr().err
 
 
 def test_the_answer_fits_the_screen(capsys: pytest.CaptureFixture[str], fleet: Path) -> None:
@@ -97,7 +128,7 @@ def test_the_answer_fits_the_screen(capsys: pytest.CaptureFixture[str], fleet: P
 
     out = capsys.readouterr().out
     assert all(len(line) <= 80 for line in out.splitlines())
-    for word in ("robots hold 98%", "simulated", "monolithic", "worst robot"):
+    for word in ("robots hold 98%", "simulated", "monolithic", "robots the worst one gets"):
         assert word in " ".join(out.split())
 
 

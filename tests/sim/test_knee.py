@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,17 @@ from takt.core.attainment import lower_bound
 from takt.core.trace import Setup
 from takt.errors import ConfigError
 from takt.sim.fleet import Fleet, RobotGroup
-from takt.sim.knee import Criterion, Draw, Job, Knee, Measured, bracket, find_knee, serially
+from takt.sim.knee import (
+    Criterion,
+    Draw,
+    Job,
+    Knee,
+    Measured,
+    bracket,
+    clearly_fails,
+    find_knee,
+    serially,
+)
 from takt.sim.network import ConstantNetwork
 from takt.units import SECOND, ms
 
@@ -70,6 +81,22 @@ def test_a_bracket_that_was_too_high_is_left_downwards() -> None:
     assert find_knee(Attained(5).run, Criterion(), near=80).robots == 5
 
 
+def test_where_the_mean_holds_and_the_bound_does_not_the_bound_is_looked_for_lower() -> None:
+    """Below 30 nothing is ever late; from there on every fifth draw is."""
+
+    def run(jobs: Sequence[Job]) -> list[Draw]:
+        return [
+            Draw(1.0 if job.population < 30 else 0.995 - 0.07 * (job.seed % 5 == 1), 1.0, {})
+            if job.population < 60
+            else Draw(0.5, 0.5, {})
+            for job in jobs
+        ]
+
+    knee = find_knee(run, Criterion(), near=59)
+
+    assert (knee.robots, knee.robots_by_mean) == (29, 59)
+
+
 def test_a_population_without_doubt_is_drawn_three_times_and_one_in_doubt_to_the_end() -> None:
     device = Attained(20, slope=0.02, noise=0.004)
 
@@ -119,6 +146,27 @@ def test_the_bound_is_one_sided_and_the_published_criterion_takes_five_draws() -
 def test_the_bracket_is_the_largest_population_that_seems_to_hold() -> None:
     assert bracket(Attained(13).run, Criterion()) == 13
     assert bracket(Attained(0, slope=1.0).run, Criterion()) == 0
+
+
+@pytest.mark.parametrize("carried", [20, 21, 22, 23, 40])
+def test_a_bracket_above_a_population_that_holds_is_found_close_above_it(carried: int) -> None:
+    device = Attained(carried)
+
+    assert bracket(device.run, Criterion(), held=20) == carried
+    assert max(job.population for job in device.jobs) <= 2 * carried - 18
+
+
+def test_only_what_is_far_below_the_target_fails_clearly() -> None:
+    device = Attained(20, slope=0.02)
+
+    assert [clearly_fails(device.run, Criterion(), n) for n in (20, 22, 30)] == [False, False, True]
+    assert {job.duration for job in device.jobs} == {2 * SECOND}
+
+
+def test_a_glance_in_which_nobody_asks_shows_nothing() -> None:
+    lazy = replace(fleet(), robots=(replace(fleet().robots[0], rate_hz=0.01),))
+
+    assert not clearly_fails(serially(lazy), Criterion(), 1)
 
 
 def fleet() -> Fleet:

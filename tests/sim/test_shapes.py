@@ -11,7 +11,7 @@ from takt.sim.fleet import Fleet, RobotGroup
 from takt.sim.knee import Criterion, Draw, Job, Runner
 from takt.sim.network import ConstantNetwork
 from takt.sim.shapes import Shape, best_shape, shapes_of, sound_shapes
-from takt.units import ms
+from takt.units import SECOND, ms
 
 
 def shape(formation: str, limit: int = 1) -> Shape:
@@ -57,6 +57,31 @@ def test_the_answer_is_never_below_the_first_formation_whatever_the_race_says() 
     best = best_shape(shapes, lambda it: runners[it.formation], Criterion())
 
     assert (best.shape.formation, best.knee.robots) == ("lockstep", 9)
+
+
+def test_a_shape_that_is_far_behind_costs_a_glance() -> None:
+    """Two draws of two seconds; one that ties is tried with one robot more, and no further."""
+    asked: dict[str, list[Job]] = {"flowing": [], "monolithic": []}
+
+    def runner(it: Shape) -> Runner:
+        def run(jobs: Sequence[Job]) -> list[Draw]:
+            asked.setdefault(it.formation, []).extend(jobs)
+            rates = {"lockstep": 1.0, "flowing": 0.95, "monolithic": 0.5}
+            return [
+                Draw(1.0 if job.population <= 20 else rates[it.formation] - 0.05, 1.0, {})
+                for job in jobs
+            ]
+
+        return run
+
+    best = best_shape(
+        [shape(n) for n in ("lockstep", "flowing", "monolithic")], runner, Criterion()
+    )
+
+    assert (best.shape.formation, best.knee.robots) == ("lockstep", 20)
+    assert {(job.population, job.duration) for job in asked["monolithic"]} == {(21, 2 * SECOND)}
+    assert {job.population for job in asked["flowing"]} == {21}
+    assert max(job.duration for job in asked["flowing"]) == 20 * SECOND
 
 
 def test_auto_tries_every_formation_of_a_single_device_lockstep_first() -> None:

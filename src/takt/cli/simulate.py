@@ -62,6 +62,10 @@ class Simulate:
         """Simulate, print the report, draw the plot."""
         self._check()
         file = FleetFile.read(self.fleet)
+        if file.is_undecided:
+            raise UsageError(
+                f"{self.fleet}: formation auto is for takt serve and takt plan; name one instead"
+            )
         fleet = file.fleet()
         seed = file.simulation.seed if self.seed is None else self.seed
         criterion = Criterion(

@@ -9,7 +9,8 @@ The rule, of which nothing is estimated or fitted:
 1. A population *holds* when the lower 95 % bound, one-sided, of its mean attainment over the draws
    reaches the target.
 2. Populations are bracketed with a few short draws, then measured upwards from 0.7 times the
-   bracket until one fails, and one more. The knee is the largest population up to which all hold.
+   bracket until one fails, and one more; where the first one does not hold, also downwards until
+   one does. The knee is the largest population up to which all hold.
 3. A population whose first draws leave no doubt, by the same bound at 99 %, is not drawn further.
    Below 0.9 times the bracket only every tenth part of it is looked at.
 
@@ -43,6 +44,7 @@ __all__ = [
     "Measured",
     "Runner",
     "bracket",
+    "clearly_fails",
     "draw",
     "find_knee",
     "seems_to_hold",
@@ -58,6 +60,8 @@ _LOOKS = (3, 5, 10)
 """Numbers of draws after which a population may be decided early."""
 _SURE = 0.99
 _BRACKET_SECONDS, _BRACKET_DRAWS = 20, 2
+_GLANCE_SECONDS, _FAR_BELOW = 2, 0.1
+"""A draw of 2 s misses the mean of a long one by a few points near the knee, not by ten."""
 _FLOOR, _NEAR = 0.7, 0.9
 
 
@@ -145,6 +149,10 @@ class Measured:
         """Two-sided 95 % interval of the mean."""
         return t_interval(self.attainments)
 
+    def is_early(self, criterion: Criterion) -> bool:
+        """Whether it was decided before all draws were made, because they left no doubt."""
+        return len(self.draws) < criterion.num_draws and self.is_sure(criterion.target)
+
     def is_sure(self, target: float) -> bool:
         """Whether these draws leave no doubt on which side of ``target`` the bound lies."""
         attainments = self.attainments
@@ -204,40 +212,76 @@ def find_knee(
     """
     search = _Search(run, criterion, progress)
     search.climb(max(bracket(run, criterion, start=start) if near is None else near, 1))
+    search.descend()
     search.look_around(search.knee().robots, around)
     return search.knee()
 
 
-def bracket(run: Runner, criterion: Criterion, *, start: int = 16) -> int:
-    """Largest population that seems to hold, 0 for none; by bisection with short draws."""
+def bracket(run: Runner, criterion: Criterion, *, start: int = 16, held: int = 0) -> int:
+    """Largest population that seems to hold, 0 for none; by bisection with short draws.
+
+    Args:
+        run: Simulates populations.
+        criterion: When a population counts as carried.
+        start: Where to begin to look.
+        held: A population that is known to seem to hold: the answer is sought close above it.
+    """
 
     def seems(population: int) -> bool:
         return seems_to_hold(run, criterion, population)
 
-    high = max(start, 1)
-    while high < MOST_ROBOTS and seems(high):
-        high *= 2
-    low = high // 2 if high > start else 0
-    if not low:  # the start was too high already: come down from it
-        low = high // 2
-        while low and not seems(low):
-            low, high = low // 2, low
+    low, high = _close_above(held, seems) if held else _around(max(start, 1), seems)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if seems(middle) else (low, middle)
     return low
 
 
+def _close_above(held: int, seems: Callable[[int], bool]) -> tuple[int, int]:
+    """A population that seems to hold and one that does not, by growing steps from ``held``."""
+    low, step = held, 1
+    while low + step < MOST_ROBOTS and seems(low + step):
+        low, step = low + step, 2 * step
+    return low, low + step
+
+
+def _around(start: int, seems: Callable[[int], bool]) -> tuple[int, int]:
+    """A population that seems to hold, 0 if none does, and one that does not."""
+    high = start
+    while high < MOST_ROBOTS and seems(high):
+        high *= 2
+    if high > start:
+        return high // 2, high
+    low = high // 2  # the start was too high already: come down from it
+    while low and not seems(low):
+        low, high = low // 2, low
+    return low, high
+
+
 def seems_to_hold(run: Runner, criterion: Criterion, population: int) -> bool:
     """Whether the mean over a few short draws reaches the target."""
-    duration = min(_BRACKET_SECONDS * SECOND, criterion.duration)
+    return _mean_of_few(run, criterion, population, _BRACKET_SECONDS) >= criterion.target
+
+
+def clearly_fails(run: Runner, criterion: Criterion, population: int) -> bool:
+    """Whether even a glance shows a population to be far below the target."""
+    try:
+        mean = _mean_of_few(run, criterion, population, _GLANCE_SECONDS)
+    except ConfigError:  # nobody asked in so short a time
+        return False
+    return mean < criterion.target - _FAR_BELOW
+
+
+def _mean_of_few(run: Runner, criterion: Criterion, population: int, most_seconds: int) -> float:
+    duration = min(most_seconds * SECOND, criterion.duration)
+    warm_up = min(duration, criterion.warm_up)
     draws = run(
         [
-            Job(population, criterion.first_seed + number, duration, criterion.warm_up)
+            Job(population, criterion.first_seed + number, duration, warm_up)
             for number in range(_BRACKET_DRAWS)
         ]
     )
-    return fmean(drawn.attainment for drawn in draws) >= criterion.target
+    return fmean(drawn.attainment for drawn in draws)
 
 
 def serially(fleet: Fleet) -> Runner:
@@ -296,6 +340,22 @@ class _Search:
             population += 1
         self._measure(population + 1, min(EPOCHS, self._criterion.num_draws))
 
+    def descend(self) -> None:
+        """Measure further down while already the lowest population does not hold by its bound."""
+        lowest = min(self._measured)
+        if lowest == 1 or self._holds(lowest):
+            return
+        held = 0
+        for population in range(max(1, round(_FLOOR * lowest)), lowest, max(1, lowest // 10)):
+            if not self._holds(population):
+                break
+            held = population
+        if not held:
+            self.descend()
+            return
+        while held + 1 < lowest and self._holds(held + 1):
+            held += 1
+
     def look_around(self, knee: int, multiples: Iterable[float]) -> None:
         """Measure a few draws of populations further off."""
         for multiple in multiples:
@@ -307,6 +367,11 @@ class _Search:
         it = self._measure(population, self._criterion.num_draws)
         target = self._criterion.target
         return it.bound < target and it.mean_of_epochs < target
+
+    def _holds(self, population: int) -> bool:
+        """Whether ``population`` holds by its bound."""
+        it = self._measure(population, self._criterion.num_draws)
+        return it.bound >= self._criterion.target
 
     def _measure(self, population: int, num_draws: int) -> Measured:
         """Draw ``population`` until it is decided."""

@@ -22,14 +22,17 @@ __all__ = ["Processes", "processes"]
 class Processes:
     """Processes that simulate fleets."""
 
-    def __init__(self, pool: ProcessPoolExecutor) -> None:
+    def __init__(self, pool: ProcessPoolExecutor, count: int) -> None:
         self._pool = pool
+        self._count = count
 
     def runner(self, fleet: Fleet) -> Runner:
         """Simulates sizes of ``fleet``."""
 
         def run(jobs: Sequence[Job]) -> list[Draw]:
-            return list(self._pool.map(draw, repeat(fleet), jobs))
+            # A process gets the fleet once for all its jobs, and keeps what its profile looked up.
+            size = -(-len(jobs) // self._count)
+            return list(self._pool.map(draw, repeat(fleet), jobs, chunksize=size))
 
         return run
 
@@ -38,5 +41,6 @@ class Processes:
 def processes() -> Generator[Processes]:
     """As many processes as there are cores for us, until the block ends."""
     # A simulation makes no cycles worth collecting before its process ends.
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), initializer=gc.disable) as pool:
-        yield Processes(pool)
+    count = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(count, initializer=gc.disable) as pool:
+        yield Processes(pool, count)

@@ -1,8 +1,9 @@
 """Which formation, in which shape, carries the most robots.
 
 A *shape* is a formation with its options and batch limits. Shapes race on common random numbers:
-each one is tried, with short draws, at the population the best one so far seems to carry, and only
-those that hold there are looked at closely.
+each one is tried, with short draws, with one robot more than the best one so far seems to carry,
+and only those that hold there are looked at closely. What fails there by far is not even tried
+long.
 
 Start reading at :func:`best_shape`.
 """
@@ -15,9 +16,27 @@ from typing import Any
 
 from takt.errors import ConfigError
 from takt.sim.fleet import Fleet
-from takt.sim.knee import Criterion, Knee, Measured, Runner, bracket, find_knee, seems_to_hold
+from takt.sim.knee import (
+    Criterion,
+    Knee,
+    Measured,
+    Runner,
+    bracket,
+    clearly_fails,
+    find_knee,
+    seems_to_hold,
+)
 
-__all__ = ["GATHERED", "Carried", "Shape", "best_shape", "limits_of", "shapes_of", "sound_shapes"]
+__all__ = [
+    "GATHERED",
+    "LARGEST",
+    "Carried",
+    "Shape",
+    "best_shape",
+    "limits_of",
+    "shapes_of",
+    "sound_shapes",
+]
 
 GATHERED = (4, 8)
 """Rows a denoise launch is held back for where gathering is on: eight where there is slack, four
@@ -57,6 +76,12 @@ class Shape:
     def __str__(self) -> str:
         options = ", ".join(f"{name} {value}" for name, value in self.options.items())
         return f"{self.formation}{f' ({options})' if options else ''}"
+
+
+LARGEST = Shape(
+    formation="monolithic", prefix_limit=_PREFIX_LIMITS[-1], denoise_limit=_DENOISE_LIMITS[0]
+)
+"""The largest batches of any shape: a profile with their sizes serves every other one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,11 +205,19 @@ def _finalists(
         progress(shape, None)
         run = runner(shape)
         best = max((near for _, near in seen), default=0)
-        if not best or seems_to_hold(run, criterion, best):
-            seen.append((shape, bracket(run, criterion, start=best or 16)))
+        if not best:
+            seen.append((shape, bracket(run, criterion)))
+        elif _seems_to_beat(best, run, criterion):
+            seen.append((shape, bracket(run, criterion, held=best + 1)))
     own = [it for it in seen if it[0].formation == shapes[0].formation]
     ahead = _first(seen, _MOST_FINALISTS)
     return [*ahead, *(it for it in _first(own, 1) if it not in ahead)]
+
+
+def _seems_to_beat(best: int, run: Runner, criterion: Criterion) -> bool:
+    """Whether a shape seems to carry more than ``best`` robots; of equals the first one stays."""
+    more = best + 1
+    return not clearly_fails(run, criterion, more) and seems_to_hold(run, criterion, more)
 
 
 def _first(seen: Iterable[tuple[Shape, int]], count: int) -> list[tuple[Shape, int]]:
