@@ -1,9 +1,12 @@
 """A worker's configuration travels as one line and refuses what it does not know."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from takt.core.model import Model
+from takt.core.profile import Profile
 from takt.errors import ConfigError
 from takt.runtime.config import WorkerConfig
 from takt.schema.serving import ServedModel
@@ -64,3 +67,28 @@ def test_paced_devices_and_policies_that_compute_are_kept_apart(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         WorkerConfig.from_json(changed(**fields))
+
+
+def test_batch_limits_narrow_what_the_scheduler_may_use() -> None:
+    config = WorkerConfig(name="w", address="x/w", models=(), prefix_limit=2, denoise_limit=4)
+    model = Model(
+        name="m", architecture="m", slo=1, prefix_sizes=(1, 2, 4), denoise_sizes=(1, 4, 8)
+    )
+
+    setup = config.setup((model,), Profile(units=1, shares=(1,), solo={}, slowdown={}))
+
+    assert setup.models[0].prefix_sizes == (1, 2)
+    assert setup.models[0].denoise_sizes == (1, 4)
+
+
+def test_an_impossible_batch_limit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="denoise_limit must be at least 1, got 0"):
+        WorkerConfig(name="w", address="x/w", models=(), denoise_limit=0)
+
+
+def test_a_profile_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.json")
+    config = WorkerConfig(name="w", address="x/w", models=(), profile_path=missing)
+
+    with pytest.raises(ConfigError, match=r"none\.json: cannot be read"):
+        config.measured()

@@ -1,11 +1,14 @@
 """Models are loaded one after another; one that fails is reported and stops nobody."""
 
 import threading
+from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import pytest
 
+from takt.core.profile import Profile
+from takt.hardware.measured import MeasuredProfile, ProfileHeader
 from takt.runtime.config import WorkerConfig
 from takt.runtime.loader import AllLoaded, Closed, Loader, LoaderEvent, OfferChanged
 from takt.schema.serving import ServedModel
@@ -157,3 +160,25 @@ def test_a_paced_worker_loads_stand_ins_alone_and_another_one_none() -> None:
     assert loaded_by("h100", "paced:pi0") == "ready"
     assert "a paced device runs stand-ins" in loaded_by("h100", "echo")
     assert "needs a paced device" in loaded_by(None, "paced:pi0")
+
+
+def test_a_model_that_the_profile_lacks_fails_before_it_is_loaded(tmp_path: Path) -> None:
+    header = ProfileHeader(
+        device="a CPU",
+        engine="none",
+        versions={},
+        precision="none",
+        relative_error=0.03,
+        confidence=0.95,
+    )
+    empty = Profile(units=1, shares=(1,), solo={}, slowdown={})
+    MeasuredProfile(header=header, models=(), profile=empty).write(tmp_path / "cpu.json")
+    config = WorkerConfig(
+        name="w", address="a", models=(ECHO,), profile_path=str(tmp_path / "cpu.json")
+    )
+
+    events = all_told(config, lambda _, function: function())
+
+    failed = events[1]
+    assert isinstance(failed, OfferChanged)
+    assert failed.offer.reason == "the profile has no model 'echo'; it has: none"

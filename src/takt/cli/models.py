@@ -12,6 +12,7 @@ import tyro
 
 from takt.errors import ConfigError, UsageError
 from takt.policies.catalog import KNOWN_POLICIES
+from takt.policies.stand_in import PACED
 from takt.schema.serving import ServedModel
 from takt.server.admin import ask
 
@@ -40,7 +41,8 @@ class Load:
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME[=POLICY]")]
-    """POLICY is a policy of the package (echo, mini) or the directory of a checkpoint."""
+    """POLICY is a policy of the package (echo, mini) or the directory of a checkpoint; on a paced
+    device paced:ARCHITECTURE."""
     server: int | None = None
     """Process number of 'takt serve'; needed where several run on this computer."""
     worker: str | None = None
@@ -70,7 +72,7 @@ class Load:
         """
         name, _, policy = self.model.partition("=")
         policy = policy or name
-        if policy not in KNOWN_POLICIES:
+        if policy not in KNOWN_POLICIES and not policy.startswith(PACED):
             policy = str(Path(policy).resolve())
         options = dict(_option(given) for given in self.option)
         return ServedModel(name=name, policy=policy, options=options, slo_ms=self.slo_ms)

@@ -28,7 +28,7 @@ from takt.policies.stand_in import paced_architecture
 from takt.runtime.deadline_timer import DeadlineTimer
 from takt.runtime.launches import Completed
 from takt.runtime.models import LoadedModel
-from takt.runtime.paced_lanes import PacedLanes
+from takt.runtime.paced_lanes import PacedLanes, Timer
 from takt.schema.serving import ServedModel
 from takt.units import Nanos
 
@@ -66,9 +66,16 @@ class PacedDevice:
         post: Callable[[Completed], None],
         *,
         clock: Callable[[], Nanos] = time.monotonic_ns,
+        timer: Timer | None = None,
     ) -> PacedLanes:
-        """Its lanes; see :class:`~takt.runtime.paced_lanes.PacedLanes`."""
-        self._lanes = PacedLanes(post, self.timer, clock=clock, vary=self.vary)
+        """Its lanes; see :class:`~takt.runtime.paced_lanes.PacedLanes`.
+
+        Args:
+            post: Receives completions.
+            clock: In nanoseconds.
+            timer: What is armed instead of :attr:`timer`, by whoever keeps the time himself.
+        """
+        self._lanes = PacedLanes(post, timer or self.timer, clock=clock, vary=self.vary)
         return self._lanes
 
     def on_timer(self, mask: int) -> None:
