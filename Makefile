@@ -62,7 +62,7 @@ fuzz: $(VENV)/.dev-ready ## damaged messages for every decoder; ARGS: targets, -
 
 interop: $(VENV)/.dev-ready .interop/.ready ## LeRobot's own client against `takt serve`; ARGS go to pytest
 	TAKT_INTEROP_PYTHON="$(abspath .interop/bin/python)" \
-		$(BIN)/python -m pytest tests/interop $(ARGS)
+		$(BIN)/python -m pytest tests/interop -o faulthandler_timeout=0 $(ARGS)
 
 install-test: $(VENV)/.dev-ready ## the wheel in fresh environments, Python 3.10 to 3.13; needs an index
 	$(BIN)/python -m tests.install.install_page

@@ -54,7 +54,7 @@ def fences(page: Path, language: str) -> list[str]:
 def commands(page: Path) -> list[str]:
     """What a page tells its reader to type after ``takt``, where it ends by itself."""
     typed = [line for block in fences(page, "sh") for line in COMMAND.findall(block)]
-    return [line for line in typed if line.split()[0] in ("simulate", "replay", "trace")]
+    return [line for line in typed if line.split()[0] in ("simulate", "replay", "trace", "profile")]
 
 
 def typed(block: str) -> list[str]:
@@ -142,6 +142,7 @@ def test_the_commands_of_a_page_run_as_shown(
         if titled:
             (tmp_path / titled[1]).write_text(block, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     statuses = {line: main(shlex.split(line)) for line in commands(page)}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from takt.doors.access import Access, check_exposure
+from takt.doors.access import Access, AllowedNetworks, check_exposure, check_open_exposure
 from takt.doors.http_request import HttpError
 from takt.errors import ConfigError
 
@@ -44,3 +44,42 @@ def test_any_other_address_needs_one(host: str) -> None:
     with pytest.raises(ConfigError, match="give a token"):
         check_exposure(host, None)
     check_exposure(host, "s3cret")
+
+
+@pytest.mark.parametrize(
+    ("address", "is_admitted"),
+    [
+        ("10.0.0.7", True),
+        ("10.0.1.7", False),
+        ("::ffff:10.0.0.7", True),
+        ("fd00::1", True),
+        ("fe80::1", False),
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("", False),
+        ("somewhere", False),
+    ],
+)
+def test_networks_admit_their_own_addresses_and_this_host(address: str, is_admitted: bool) -> None:
+    networks = AllowedNetworks(["10.0.0.0/24", "fd00::/8"])
+
+    assert networks.admits(address) is is_admitted
+
+
+@pytest.mark.parametrize("text", ["10.0.0.7/24", "everybody", ""])
+def test_what_is_no_network_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--allow-from"):
+        AllowedNetworks([text])
+
+
+def test_a_door_without_tokens_needs_networks_where_others_reach_it() -> None:
+    check_open_exposure("127.0.0.1", AllowedNetworks([]), door="lerobot")
+
+    with pytest.raises(ConfigError, match=r"cannot carry a token.*--allow-from lerobot="):
+        check_open_exposure("0.0.0.0", AllowedNetworks([]), door="lerobot")
+
+
+def test_networks_in_place_of_a_token_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    check_open_exposure("0.0.0.0", AllowedNetworks(["10.0.0.0/24"]), door="lerobot")
+
+    assert "door without a token: door=lerobot" in caplog.text

@@ -1,20 +1,26 @@
-"""Who may come in: the token robots present, and the addresses a door may bind without one.
+"""Who may come in: the token robots present, the addresses they may come from, and what a door
+may bind without either.
 
-A token keeps strangers out; it identifies nobody, since a lab's robots share one.
+A token keeps strangers out; it identifies nobody, since a lab's robots share one. A protocol that
+cannot carry a token (LeRobot's) has a list of networks instead, which is weaker: whoever can send
+from there is let in.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
 from takt.doors.http_request import HttpError
 from takt.errors import ConfigError
 
-__all__ = ["Access", "check_exposure"]
+__all__ = ["Access", "AllowedNetworks", "check_exposure", "check_open_exposure"]
+
+log = logging.getLogger(__name__)
 
 _SCHEMES = frozenset({"api-key", "bearer"})
 
@@ -66,6 +72,63 @@ def check_exposure(host: str, token: str | None) -> None:
             f"host {host!r} lets other computers in: give a token (--token-file or TAKT_TOKEN), "
             "or bind 127.0.0.1"
         )
+
+
+class AllowedNetworks:
+    """Checks where a connection comes from. This host itself is always let in.
+
+    Args:
+        networks: In CIDR notation, such as ``10.0.0.0/8``.
+
+    Raises:
+        ConfigError: One of them is no network.
+    """
+
+    def __init__(self, networks: Iterable[str]) -> None:
+        self._networks = [_network(text) for text in networks]
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def admits(self, address: str) -> bool:
+        """Whether a client at this address may come in."""
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        return found.is_loopback or any(found in network for network in self._networks)
+
+
+def check_open_exposure(host: str, networks: AllowedNetworks, *, door: str) -> None:
+    """Refuse to bind an address that others can reach, for a door whose protocol has no tokens.
+
+    Networks that clients may come from count as the authentication; the log warns of how little
+    that is.
+
+    Raises:
+        ConfigError: The address is not loopback and no network is allowed, or it is no address.
+    """
+    if _is_loopback(host):
+        return
+    if not networks:
+        raise ConfigError(
+            f"host {host!r} lets other computers in, and the {door} protocol cannot carry a token:"
+            f" say which may come (--allow-from {door}=10.0.0.0/24), or bind 127.0.0.1"
+        )
+    log.warning(
+        "door without a token: door=%s host=%s; whoever sends from the allowed networks is let in",
+        door,
+        host,
+    )
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"--allow-from {text!r}: {error}") from None
 
 
 def _is_loopback(host: str) -> bool:

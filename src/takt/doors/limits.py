@@ -65,6 +65,9 @@ class DoorLimits:
     max_calls_hz: float = _CALLS_HZ
     """Calls of one robot in a second, over a while, where it sends at its control rate whether it
     is answered or not."""
+    max_upload_bytes_hz: float = 128 * 2.0**20
+    """Bytes of observations of one connection in a second, on a door that reads at its own pace:
+    it reads no faster."""
     burst_s: float = 1.0
     """Seconds of the allowed rate that may come at once."""
 
@@ -77,6 +80,10 @@ class DoorLimits:
     def request_rate(self, now: Nanos) -> RateLimit:
         """The account of a robot that waits for its answers, beginning now."""
         return RateLimit(self.max_requests_hz, self.burst_s, now)
+
+    def upload_rate(self, now: Nanos) -> RateLimit:
+        """The account of the bytes that a connection uploads, beginning now."""
+        return RateLimit(self.max_upload_bytes_hz, self.burst_s, now)
 
     def call_rate(self, now: Nanos) -> RateLimit:
         """The account of a robot that sends at its control rate, beginning now."""
@@ -112,7 +119,7 @@ def door_limits(specs: Iterable[PolicySpec]) -> DoorLimits:
 
 
 class RateLimit:
-    """Counts one robot's messages: a bucket that fills at the allowed rate.
+    """Counts one robot's messages, or bytes: a bucket that fills at the allowed rate.
 
     Args:
         rate_hz: Messages a second.
@@ -134,14 +141,23 @@ class RateLimit:
         Raises:
             LimitError: The robot sends faster than it may; the message is not counted.
         """
-        grown = (now - self._since) * self._rate_hz / SECOND
-        self._left = min(self._burst, self._left + max(0.0, grown))
-        self._since = now
+        self._grow(now)
         if self._left < 1.0:
             raise LimitError(
                 f"expected at most {self._rate_hz:g} messages a second from one robot, got more"
             )
         self._left -= 1.0
+
+    def pause(self, amount: int, now: Nanos) -> Nanos:
+        """Count so much and say how long to wait until it is within the rate; 0 if it is."""
+        self._grow(now)
+        self._left -= amount
+        return round(max(0.0, -self._left) * SECOND / self._rate_hz)
+
+    def _grow(self, now: Nanos) -> None:
+        grown = (now - self._since) * self._rate_hz / SECOND
+        self._left = min(self._burst, self._left + max(0.0, grown))
+        self._since = now
 
 
 def _image_bytes(observation: ObservationSpec) -> int:
