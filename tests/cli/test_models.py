@@ -60,6 +60,13 @@ def test_a_checkpoint_is_named_by_its_whole_path(
     assert request["worker"] == "worker-1"
 
 
+def test_a_stand_in_is_no_path(asked: Asked) -> None:
+    assert main(["models", "load", "q=paced:pi05"]) == 0
+
+    [(_, request)] = asked
+    assert request["model"]["policy"] == "paced:pi05"
+
+
 def test_a_model_is_unloaded_by_its_name(asked: Asked) -> None:
     assert main(["models", "unload", "arm"]) == 0
 

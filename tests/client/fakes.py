@@ -41,7 +41,7 @@ class ScriptedTransport:
         self._takes = takes
         self.sent: list[dict[str, Any]] = []
         self.timeouts: list[Nanos] = []
-        self.is_closed = False
+        self.is_closed = self.unread = False
 
     def send(self, message: bytes) -> None:
         self.sent.append(decode_observation(message, Limits()).values)
@@ -54,6 +54,9 @@ class ScriptedTransport:
         if isinstance(said, Exception):
             raise said
         return said
+
+    def has_unread(self) -> bool:
+        return self.unread
 
     def close(self) -> None:
         self.is_closed = True

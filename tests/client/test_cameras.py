@@ -63,3 +63,11 @@ def test_the_thread_reads_until_it_is_closed() -> None:
 def test_a_rate_must_be_positive() -> None:
     with pytest.raises(ConfigError, match="image rate_hz"):
         Cameras(dict, rate_hz=0.0)
+
+
+def test_a_read_that_returns_no_mapping_is_a_failed_read() -> None:
+    cameras = Cameras(lambda: None, rate_hz=10)  # type: ignore[arg-type, return-value]
+    cameras.read_once()
+
+    assert cameras.newest is None
+    assert cameras.failures == 1

@@ -110,6 +110,19 @@ def test_an_answer_to_another_observation_is_never_handed_out() -> None:
     assert transport.is_closed
 
 
+def test_a_stock_server_that_answers_twice_is_asked_nothing_more() -> None:
+    transport = ScriptedTransport(reply(chunk()), reply(chunk()))
+    connection = opened(transport, {})
+    connection.infer(OBSERVATION)
+    transport.unread = True
+
+    with pytest.raises(InvariantError, match="nobody asked for"):
+        connection.infer(OBSERVATION)
+
+    assert transport.is_closed
+    assert len(transport.sent) == 1
+
+
 def test_an_observation_that_cannot_be_sent_is_not_sent() -> None:
     transport = ScriptedTransport()
 

@@ -1,3 +1,4 @@
+import errno
 import json
 import logging
 import os
@@ -100,6 +101,25 @@ def test_a_full_disk_is_counted_and_the_loop_goes_on(caplog: pytest.LogCaptureFi
 
     assert log.dropped >= 1
     assert "episode log is incomplete" in caplog.text
+
+
+def test_an_outage_of_the_disk_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = threading.Semaphore(0)
+
+    def full(file: object, data: bytes) -> None:
+        del file, data
+        tried.release()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("takt.client.episode_log._write_all", full)
+    with caplog.at_level(logging.ERROR), EpisodeLog(tmp_path / "run.jsonl") as log:
+        for number in range(3):
+            log.note("action", {"timestep": number})
+            assert tried.acquire(timeout=20)
+
+    assert caplog.text.count("episode log is incomplete") == 1
 
 
 def test_a_record_after_the_end_is_counted_and_not_an_error(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from takt.client.errors import ConnectionLostError
 from takt.client.in_process import InProcess
 from takt.client.loop import ControlLoop
 from takt.client.loop_settings import Hooks, LoopSettings
-from takt.errors import ConfigError
+from takt.errors import ConfigError, UsageError
 from takt.robot.contract import Cause, State, StateChange
 from takt.robot.contract_rules import ContractRules
 from takt.testing import ManualClock
@@ -199,3 +199,115 @@ def test_a_start_jump_is_not_limited_without_knowing_where_the_robot_is() -> Non
 
     with pytest.raises(ConfigError, match=r"Hooks\(pose="):
         loop_of(settings=settings)
+
+
+class Panic(BaseException):
+    """What a driver's native code may raise."""
+
+
+class Rover(FakeRobot):
+    """Drives by velocities."""
+
+    def observe(self) -> Mapping[str, object]:
+        return {"observation/state": np.zeros(DIM)}
+
+
+ROVER = LoopSettings(
+    control_hz=200.0,
+    contract=ContractRules(hold_mode="velocity", deceleration=20.0, resume_ramp=0),
+)
+
+
+def forward(observation: Mapping[str, object]) -> np.ndarray:
+    del observation
+    return np.ones((20, DIM))
+
+
+@pytest.mark.parametrize("control_thread", [True, False])
+def test_a_closed_loop_leaves_no_velocity_behind(control_thread: bool) -> None:
+    rover = Rover()
+    loop = ControlLoop(rover, lambda: InProcess(forward), ROVER)
+    loop.open(control_thread=control_thread)
+    loop.start()
+
+    def drives() -> bool:
+        if not control_thread:
+            loop.tick()
+        return bool(rover.position.all())
+
+    until(drives)
+    loop.close()
+
+    assert rover.position.tolist() == [0.0] * DIM
+    assert loop.state is State.STOPPED
+
+
+def test_a_loop_ticked_by_hand_asks_its_server() -> None:
+    loop = loop_of()
+    loop.open(control_thread=False)
+    loop.start()
+
+    def moves() -> bool:
+        loop.tick()
+        return loop.state is State.ACTIVE
+
+    until(moves)
+    loop.close()
+    assert loop.state is State.STOPPED
+
+
+def test_a_panic_of_a_driver_stops_the_robot_and_not_the_loop() -> None:
+    panics = threading.Event()
+
+    def is_enabled() -> bool:
+        if panics.is_set():
+            raise Panic
+        return True
+
+    with loop_of(hooks=Hooks(is_enabled=is_enabled)) as loop:
+        loop.start()
+        assert loop.wait_for(State.ACTIVE, timeout=PATIENCE)
+        panics.set()
+        assert loop.wait_for(State.STOPPED, timeout=PATIENCE)
+        ticks = loop.status().ticks
+        until(lambda: loop.status().ticks > ticks + 2)
+
+
+def test_ctrl_c_in_a_tick_by_hand_stops_the_robot_and_reaches_the_program() -> None:
+    def is_enabled() -> bool:
+        raise KeyboardInterrupt
+
+    loop = loop_of(hooks=Hooks(is_enabled=is_enabled))
+    with pytest.raises(KeyboardInterrupt):
+        loop.tick()
+
+    assert loop.state is State.STOPPED
+
+
+def test_a_hook_may_close_the_loop() -> None:
+    def close(change: StateChange) -> None:
+        del change
+        loop.close()
+
+    loop = loop_of(hooks=Hooks(on_stop=close))
+    with loop:
+        loop.stop()
+        until(lambda: not loop._thread.is_alive())
+
+    assert loop.status().faults == {}
+
+
+def test_a_loop_is_opened_once() -> None:
+    with loop_of() as loop, pytest.raises(UsageError, match="opened once"):
+        loop.open()
+
+    with pytest.raises(UsageError, match="opened once"):
+        loop.open()
+
+
+def test_a_policy_that_would_end_its_thread_is_a_failure_like_any_other() -> None:
+    def panics(observation: Mapping[str, object]) -> np.ndarray:
+        raise Panic
+
+    with loop_of(connect=lambda: InProcess(panics)) as loop:
+        until(lambda: loop.status().failures.get("Panic", 0) >= 2)

@@ -2,6 +2,8 @@ import pytest
 
 from takt.client.loop_settings import LoopSettings
 from takt.errors import ConfigError
+from takt.robot.contract_rules import ContractRules
+from takt.robot.guard import GuardLimits
 from takt.robot.replanning import ThresholdRule
 from takt.units import ms
 
@@ -50,3 +52,16 @@ def test_settings_in_words_name_the_limits_that_protect_the_robot() -> None:
 def test_what_cannot_be_is_refused_by_name(options: dict[str, float], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         LoopSettings(**options)  # type: ignore[arg-type]
+
+
+def test_a_contract_for_other_joints_than_those_of_the_limits_is_refused() -> None:
+    with pytest.raises(ConfigError, match="kept"):
+        LoopSettings(contract=ContractRules(kept=(6,)), limits=GuardLimits(action_dim=6))
+
+
+def test_the_actions_that_may_be_young_enough_are_those_of_the_greatest_age() -> None:
+    settings = LoopSettings(
+        control_hz=50.0, policy_hz=25.0, contract=ContractRules(max_action_age=ms(100))
+    )
+
+    assert settings.most_actions == 3  # 0, 40 and 80 ms after the observation

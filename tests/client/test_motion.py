@@ -1,5 +1,6 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -467,3 +468,106 @@ def test_whatever_the_network_does_no_timestep_runs_twice_and_none_is_too_old(
         if change.after is State.HOLD and change.cause is not Cause.RELEASED:
             last = max(command.at for command in rig.executed if command.at <= change.at)
             assert change.at - last <= rules.t_hold
+
+
+# Bad luck.
+
+
+def test_a_chunk_longer_than_its_actions_may_be_old_does_not_starve_the_robot() -> None:
+    rig = Rig(PLAIN, chunk=lambda asked: counting(asked, 400)).started()
+    starved = rig.motion.starved_ticks
+
+    rig.run(seconds(20))
+
+    assert rig.motion.starved_ticks == starved
+    assert max(command.age for command in rig.executed) <= AT_ONCE.max_action_age
+
+
+def test_after_a_gap_commands_set_out_from_where_the_robot_is_held() -> None:
+    settings = LoopSettings(
+        control_hz=50.0, policy_hz=10.0, contract=replace(AT_ONCE, t_hold=seconds(5))
+    )
+    rig = Rig(settings, chunk=lambda asked: counting(asked, 4)).started()
+    rig.is_cut = True
+    rig.run(seconds(1))
+    assert rig.state is State.DEGRADED
+    rig.is_cut = False
+
+    rig.run(seconds(1))
+
+    steps = np.diff([sent.values[0] for sent in rig.sent])
+    assert rig.motion.executed > 4
+    assert steps.max() <= 0.01 / 5 + 1e-9
+
+
+def test_the_guard_bounds_the_first_step_out_of_a_hold() -> None:
+    limits = GuardLimits(action_dim=DIM, max_step=0.02)
+    rig = Rig(LoopSettings(control_hz=50.0, contract=AT_ONCE, limits=limits)).started()
+    rig.is_cut = True
+    rig.run_until(State.HOLD)
+    rig.is_cut = False
+    rig.chunk = lambda asked: counting(asked) + 5.0
+    rig.motion.contract.resume()
+    rig.run_until(State.ACTIVE)
+
+    steps = np.abs(np.diff([sent.values[0] for sent in rig.sent]))
+    assert steps.max() <= 0.02 + 1e-9
+
+
+def test_a_hold_ends_as_slowly_as_the_ramp_says() -> None:
+    rules = ContractRules(resume_ramp=ms(500))
+    rig = Rig(LoopSettings(control_hz=50.0, contract=rules)).started()
+    rig.is_cut = True
+    rig.run_until(State.HOLD)
+    held = rig.sent[-1].values[0]
+    rig.is_cut = False
+    rig.chunk = lambda asked: counting(asked) + 1.0
+    rig.motion.contract.resume()
+    rig.run_until(State.ACTIVE)
+
+    # In the first of 25 ticks the robot goes a 25th of the way.
+    assert rig.sent[-1].values[0] - held == pytest.approx(0.04, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ContractRules(kept=(DIM,)),
+        ContractRules(hold_mode="velocity", deceleration=(1.0,) * (DIM + 1)),
+    ],
+)
+def test_a_robot_whose_rules_do_not_fit_the_actions_is_never_moved(rules: ContractRules) -> None:
+    rig = Rig(LoopSettings(control_hz=50.0, contract=rules))
+    rig.motion.contract.start()
+    rig.run(seconds(2))
+
+    assert rig.sent == []
+    assert rig.state is State.STOPPED
+    assert rig.motion.faults["chunk"] == rules.max_rejections
+
+
+def test_a_robot_that_says_nothing_of_itself_is_a_fault_that_is_counted() -> None:
+    rig = Rig(PLAIN)
+    rig.robot.observe = lambda: None  # type: ignore[method-assign, assignment, return-value]
+    rig.run(ms(100))
+
+    assert rig.motion.faults["observe"] == 5
+    assert rig.asked == []
+
+
+def test_a_robot_that_is_slow_to_say_where_it_is_gets_no_action_that_grew_too_old() -> None:
+    rules = ContractRules(max_action_age=ms(400), t_hold=ms(300), resume_ramp=0)
+    settings = LoopSettings(control_hz=50.0, contract=rules)
+    rig = Rig(settings, hooks=Hooks(pose=pose_of)).started()
+    seen = rig.robot.observe()
+
+    def stall() -> Mapping[str, object]:
+        rig.clock.advance(seconds(1))
+        return seen
+
+    rig.robot.observe = stall  # type: ignore[method-assign]
+    executed = rig.motion.executed
+    rig.tick()
+
+    assert rig.motion.executed == executed
+    assert rig.state is State.HOLD

@@ -14,7 +14,7 @@ from websockets.sync.server import ServerConnection
 from websockets.utils import accept_key
 
 from takt.client import BackgroundClient, Backoff, ConnectionLostError, connect
-from takt.errors import ObservationError, RefusedError, UsageError
+from takt.errors import InvariantError, ObservationError, RefusedError, UsageError
 from takt.units import MILLISECOND, ms, seconds
 from takt.wire.limits import Limits
 from takt.wire.openpi_errors import encode_error
@@ -81,6 +81,22 @@ def test_takt_is_told_more_and_says_more() -> None:
     assert [answer.sequence for answer in answers] == [0, 1]
     assert answers[0].stages == {"prefix": ms(0.25)}
     assert connection.model == "echo"
+
+
+def test_a_stock_server_that_answers_twice_is_left() -> None:
+    def twice(values: dict[str, Any], connection: ServerConnection) -> bytes:
+        said = echo(values, connection)
+        connection.send(said)
+        return said
+
+    with openpi_server(twice) as address, connect(address) as connection:
+
+        def ask_on() -> None:
+            for _ in range(1000):  # the second answer may come a moment after the first
+                connection.infer(observation())
+
+        with pytest.raises(InvariantError, match="nobody asked for"):
+            ask_on()
 
 
 def test_a_text_error_leaves_the_connection_usable() -> None:

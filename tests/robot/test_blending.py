@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from takt.errors import ConfigError, UsageError
-from takt.robot.action_queue import ActionQueue, ChunkOrigin, MergeRule, latest_only
+from takt.robot.action_queue import (
+    ActionQueue,
+    ChunkOrigin,
+    MergeRule,
+    TimedChunk,
+    latest_only,
+)
 from takt.robot.blending import WEIGHTS, Blend, MergeName, merge_rule
 from takt.robot.joints import Vector
 
@@ -176,3 +182,13 @@ def test_actions_that_do_not_fit_are_refused(
 
     with pytest.raises(UsageError, match="shape"):
         queue.merge(0, second)
+
+
+def test_a_merge_function_that_makes_nan_is_refused() -> None:
+    def no_number(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        return (old + new) * np.nan
+
+    queued = TimedChunk(0, np.ones((4, 2)))
+
+    with pytest.raises(UsageError, match="NaN"):
+        merge_rule(no_number)(queued, TimedChunk(2, np.ones((4, 2))), 2)

@@ -551,3 +551,58 @@ def test_impossible_periods_are_refused() -> None:
         LateServerContract(ContractRules(), control_period=0)
     with pytest.raises(ConfigError, match="t_hold must be at least the control period"):
         Robot(t_hold=PERIOD - 1)
+
+
+# Haste.
+
+
+def test_the_last_of_several_wishes_in_one_tick_counts_when_it_is_a_stop() -> None:
+    robot = stopped()
+    robot.contract.reset()
+    robot.contract.start()
+    robot.contract.stop()
+
+    assert robot.tick().state is State.STOPPED
+    assert not robot.tick().executes
+
+
+def test_a_reset_before_a_velocity_is_zero_goes_on_ramping_it_and_only_then_starts() -> None:
+    robot = moving(hold_mode="velocity", deceleration=1.0)
+    assert robot.tick(0.1).executes
+    robot.contract.stop()
+    robot.tick(0.1)
+    robot.contract.reset()
+    assert robot.tick(0.1).state is State.IDLE
+    robot.contract.start()
+
+    sent: list[float | None] = []
+    while not (directive := robot.tick(0.1)).executes:
+        command = directive.command
+        sent.append(None if command is None else round(float(command[0]), 9))
+
+    assert sent == [0.04, 0.02, 0.0, None]
+
+
+def test_a_robot_is_at_rest_when_nothing_is_sent_any_more() -> None:
+    robot = moving(hold_mode="velocity", deceleration=1.0)
+    robot.tick(0.02)
+    assert not robot.contract.is_at_rest
+    robot.contract.stop()
+
+    assert robot.tick().command is not None
+    assert not robot.contract.is_at_rest
+    assert robot.contract.time_to_rest == 0
+    assert robot.tick().command is None
+    assert robot.contract.is_at_rest
+
+
+def test_a_start_jump_is_measured_to_the_action_and_not_to_a_step_on_the_way_to_it() -> None:
+    robot = holding(max_start_jump=0.5)
+    robot.contract.resume()
+    robot.now += PERIOD
+    step = Proposal(values=np.array([0.1]), heads_for=np.array([0.9]), observed=robot.now)
+
+    directive = robot.contract.tick(robot.now, proposal=step, pose=np.array([0.0]))
+
+    assert directive.state is State.HOLD
+    assert directive.flush

@@ -35,3 +35,25 @@ def test_the_defaults_hold_within_half_a_second_and_wait_for_somebody() -> None:
 def test_impossible_rules_are_refused(rules: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ContractRules(**rules)
+
+
+@pytest.mark.parametrize(
+    ("rules", "named"),
+    [
+        ({"kept": (2,)}, "kept"),
+        ({"hold_mode": "velocity", "deceleration": (1.0, 1.0, 1.0)}, "deceleration"),
+        ({"max_start_jump": (1.0,)}, "max_start_jump"),
+        ({"max_still_step": (1.0, 1.0, 1.0)}, "max_still_step"),
+    ],
+)
+def test_rules_for_other_joints_than_those_of_the_actions_are_refused(
+    rules: dict[str, Any], named: str
+) -> None:
+    made = ContractRules(**rules)
+
+    with pytest.raises(ConfigError, match=named):
+        made.check_action_dim(2)
+
+
+def test_rules_that_fit_the_actions_are_taken() -> None:
+    ContractRules(kept=(1,), max_start_jump=(1.0, 2.0)).check_action_dim(2)

@@ -74,8 +74,40 @@ def test_a_ramp_does_not_write_to_the_action() -> None:
 
 
 def test_a_robot_moved_by_hand_has_nothing_to_hold() -> None:
-    hold = velocity()
+    hold = HoldMotion("position", deceleration=None, kept=())
     hold.executed(np.array([1.0]))
     hold.forget()
 
     assert hold.command is None
+
+
+def test_a_velocity_is_forgotten_only_once_its_zero_was_sent() -> None:
+    hold = velocity()
+    hold.executed(np.array([0.3]))
+    hold.forget()
+    seen: list[object] = []
+    for _ in range(3):
+        hold.slow_down(ms(20))
+        seen.append(None if hold.command is None else round(float(hold.command[0]), 9))
+
+    assert seen == [0.1, 0.0, None]
+
+
+def test_a_velocity_that_follows_a_forgotten_one_is_held() -> None:
+    hold = velocity()
+    hold.executed(np.array([0.3]))
+    hold.forget()
+    hold.executed(np.array([0.1]))
+    for _ in range(3):
+        hold.slow_down(ms(20))
+
+    assert hold.command is not None
+    assert hold.is_done
+
+
+def test_the_time_to_rest_is_that_of_the_joint_that_takes_longest() -> None:
+    hold = HoldMotion("velocity", deceleration=(10.0, 1.0, 1.0), kept=(2,))
+    assert hold.time_to_rest == 0
+    hold.executed(np.array([1.0, -0.5, 7.0]))
+
+    assert hold.time_to_rest == ms(500)

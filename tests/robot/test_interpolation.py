@@ -104,3 +104,11 @@ def test_impossible_settings_are_refused() -> None:
         ActionInterpolator(0)
     with pytest.raises(ConfigError, match="stepped must be distinct positions"):
         ActionInterpolator(2, stepped=(-1,))
+
+
+def test_after_a_reset_that_says_where_the_robot_is_it_sets_out_from_there() -> None:
+    interpolator = ActionInterpolator(2)
+    interpolator.reset(np.array([0.0]))
+    interpolator.add(np.array([1.0]))
+
+    assert [float(interpolator.next()[0]) for _ in range(2)] == [0.5, 1.0]

@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from takt.client.pacing import Pacer, Wait, period_of, sleep
+from takt.errors import UsageError
 from takt.units import Nanos
 
-__all__ = ["Cameras", "Images"]
+__all__ = ["Cameras", "Images", "checked_mapping"]
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +85,7 @@ class Cameras:
         """Read now. The thread calls this; so does a test."""
         taken = self._clock()
         try:
-            values = self._read()
+            values = checked_mapping(self._read(), "a camera read")
         except Exception:
             if not self._failures:
                 log.exception("reading the cameras failed; further failures are only counted")
@@ -101,3 +103,14 @@ class Cameras:
         while not self._closing:
             self._pacer.next_tick()
             self.read_once()
+
+
+def checked_mapping(values: object, source: str) -> Mapping[str, object]:
+    """What a user's function read, once it is known to be named values.
+
+    Raises:
+        UsageError: It is something else, such as the None of a driver that has nothing to say.
+    """
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{source} must return values by key, got {type(values).__name__}")
+    return cast("Mapping[str, object]", values)

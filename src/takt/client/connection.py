@@ -171,10 +171,13 @@ class Connection:
             WireError: The server's answer holds no chunk of finite numbers.
             ConnectionLostError: The server went away or fell silent, or the connection was closed
                 before; it is closed now.
+            InvariantError: The server sent an answer too many, or one to another observation; the
+                connection is closed now.
             UsageError: The observation cannot be sent.
         """
         if self._closed:
             raise ConnectionLostError("this connection is closed; connect again", code="closed")
+        self._refuse_leftovers()
         sequence = self._sequence
         options = RequestOptions(
             sequence=sequence,
@@ -210,6 +213,13 @@ class Connection:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _refuse_leftovers(self) -> None:
+        """Ask nothing of a server whose answers would be taken for those of later observations."""
+        # An answer of Takt's says which observation it is to; a stock server's does not.
+        if not self.is_takt and self._transport.has_unread():
+            self.close()
+            raise InvariantError("the server sent a message nobody asked for")
 
     def _exchange(self, message: bytes) -> tuple[str | bytes, Nanos]:
         """Send a message and wait for the next; also how long that took."""

@@ -156,7 +156,8 @@ class EpisodeLog:
 
     def _could_not_write(self, records: int, why: str) -> None:
         """Count what is lost, and try again with the next record: a full disk may be cleared."""
-        log.error("episode log is incomplete: file=%s reason=%s", self._name, why)
+        if not self._torn:  # once per outage, or a full disk fills the terminal, too
+            log.error("episode log is incomplete: file=%s reason=%s", self._name, why)
         self._torn = "\n"  # the next record must not continue half a line
         with self._changed:
             self._lose(records)

@@ -138,7 +138,7 @@ class Journal:
             record = {**_asked(outcome.asked), "code": outcome.code, "why": outcome.why}
             self._log.note("failure", record, at=outcome.ended)
 
-    def fault(self, now: Nanos | None, where: str, error: Exception) -> None:
+    def fault(self, now: Nanos | None, where: str, error: BaseException) -> None:
         """The robot, or a function of the user, raised."""
         if self._log is not None:
             why = f"{type(error).__name__}: {error}"

@@ -28,7 +28,7 @@ from takt.client.mailbox import Mailbox
 from takt.client.motion import Motion
 from takt.client.pacing import Pacer, Wait, sleep
 from takt.client.sender import AskingConnection, Sender
-from takt.errors import ConfigError
+from takt.errors import ConfigError, UsageError
 from takt.robot.contract import State, StateChange
 from takt.robot.contract_rules import ContractRules
 from takt.units import SECOND, Nanos, to_ms, to_seconds
@@ -38,6 +38,8 @@ __all__ = ["ControlLoop", "LoopStatus"]
 log = logging.getLogger(__name__)
 
 _JOIN_TIMEOUT_S = 2.0
+_LAST_TICKS = 10
+"""Ticks beyond the ramp to zero within which a closing loop must have come to rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,7 @@ class ControlLoop:
         self._pacer = Pacer(self.settings.control_period, clock=clock, wait=wait)
         self._ticks = 0
         self._closing = False
+        self._was_opened = self._is_ticked_by_hand = False
         self._changed = threading.Condition(threading.Lock())
         self._thread = threading.Thread(target=self._run, name="takt-control", daemon=True)
 
@@ -203,8 +206,19 @@ class ControlLoop:
 
     # Opening and closing.
 
-    def open(self) -> None:
-        """Start the threads. The robot stays where it is."""
+    def open(self, *, control_thread: bool = True) -> None:
+        """Start the threads. The robot stays where it is.
+
+        Args:
+            control_thread: Start the one that ticks; False: a thread of yours calls :meth:`tick`,
+                and ends before :meth:`close`.
+
+        Raises:
+            UsageError: It was opened or closed before.
+        """
+        if self._was_opened or self._closing:
+            raise UsageError("a control loop is opened once; make another one")
+        self._was_opened = True
         rules = self.settings.contract
         log.info(
             "control loop opened: control_hz=%g t_hold_ms=%g max_action_age_ms=%g",
@@ -216,13 +230,19 @@ class ControlLoop:
         if self._cameras is not None:
             self._cameras.start()
         self._sender.start()
-        self._thread.start()
+        if control_thread:
+            self._thread.start()
+        self._is_ticked_by_hand = not control_thread
 
     def close(self) -> None:
-        """Stop the robot, then the threads."""
+        """Stop the robot, then the threads. Waits until a velocity has been ramped to zero."""
         self._closing = True
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_TIMEOUT_S)
+        if self._is_ticked_by_hand:
+            self._is_ticked_by_hand = False
+            self._finish()
+        elif self._thread.is_alive() and self._thread is not threading.current_thread():
+            time_to_rest = self._motion.contract.time_to_rest
+            self._thread.join(_JOIN_TIMEOUT_S + to_seconds(time_to_rest))
         self._sender.close()
         if self._cameras is not None:
             self._cameras.close()
@@ -242,10 +262,10 @@ class ControlLoop:
     # The control thread.
 
     def tick(self) -> None:
-        """Wait for the next instant and carry out its tick. Never raises.
+        """Wait for the next instant and carry out its tick. Never raises an exception.
 
-        The control thread calls this. A program with a real-time thread of its own may call it
-        there instead of opening the loop, once per period.
+        The control thread calls this. A program with a real-time thread of its own calls it there,
+        once per period, after :meth:`open` without a control thread.
         """
         tick = self._pacer.next_tick()
         self._ticks += 1
@@ -257,14 +277,26 @@ class ControlLoop:
             )
         except Exception as error:  # noqa: BLE001 - a dead control thread would leave the robot alone
             change = self._motion.broke(tick.started, error)
+        except BaseException as error:  # such as a panic of a driver's native code
+            change = self._motion.broke(tick.started, error)
+            if threading.current_thread() is not self._thread:
+                raise  # the program's own: Ctrl-C, or its end
         if change is not None:
             self._tell(change)
 
     def _run(self) -> None:
         while not self._closing:
             self.tick()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Stop the robot, and send what brings it to rest."""
         self.stop()
         self.tick()
+        contract = self._motion.contract
+        give_up = self._clock() + contract.time_to_rest + _LAST_TICKS * self._pacer.period
+        while not contract.is_at_rest and self._clock() < give_up:
+            self.tick()
         self._journal.end(self._clock(), self._counts())
 
     def _tell(self, change: StateChange) -> None:

@@ -96,6 +96,8 @@ class LoopSettings:
             )
         if self.max_faults < 1:
             raise ConfigError(f"max_faults must be at least 1, got {self.max_faults}")
+        if self.limits is not None:
+            self.contract.check_action_dim(self.limits.action_dim)
 
     @property
     def action_hz(self) -> float:
@@ -116,6 +118,11 @@ class LoopSettings:
     def action_period(self) -> Nanos:
         """Time between two actions."""
         return self.control_period * self.commands_per_action
+
+    @property
+    def most_actions(self) -> int:
+        """Actions of a chunk that may be young enough when their turn comes."""
+        return self.contract.max_action_age // self.action_period + 1
 
     @property
     def asking_rule(self) -> ReplanningRule:

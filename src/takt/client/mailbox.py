@@ -84,6 +84,10 @@ class Mailbox:
         self._outcomes: list[Outcome] = []
         self._closed = False
 
+    def now(self) -> Nanos:
+        """This instant, on the clock of everything that is left here."""
+        return self._clock()
+
     # The control loop's side.
 
     @property

@@ -2,7 +2,7 @@
 
 Everything here belongs to the control thread, waits for nobody and raises nothing that a robot, a
 server or a user's function did. The rules are those of :mod:`takt.robot`; this module gives them
-the time and carries out what they say. It starts no thread and reads no clock but the tick's, so a
+the time and carries out what they say. It starts no thread and has no clock but the mailbox's, so a
 test drives it with numbers.
 
 Start reading at :meth:`Motion.tick`.
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from takt.client.answer import ActionArray, Answer
-from takt.client.cameras import Cameras
+from takt.client.cameras import Cameras, checked_mapping
 from takt.client.journal import Journal
 from takt.client.loop_settings import Hooks, LoopSettings, Robot
 from takt.client.mailbox import Mailbox, Outcome, Posted
@@ -114,15 +114,18 @@ class Motion:
         """
         for outcome in self._mailbox.collect():
             self._take(outcome)
-        seen = self._observe() if self._hooks.pose is not None else None
+        decided, seen = now, None
+        if self._hooks.pose is not None:
+            seen = self._observe()
+            decided = self._mailbox.now()  # a robot that was slow to answer has aged its actions
         is_new = self._interpolator.needs_action
         proposal, violations = self._propose()
-        directive = self._decide(now, proposal, self._pose(seen))
-        self._obey(now, directive, is_new=is_new, violations=violations)
+        directive = self._decide(decided, proposal, self._pose(seen))
+        self._obey(decided, directive, is_new=is_new, violations=violations)
         self._ask(now, next_tick, seen)
         return directive.change
 
-    def broke(self, now: Nanos, error: Exception) -> StateChange | None:
+    def broke(self, now: Nanos, error: BaseException) -> StateChange | None:
         """A tick raised, which is a mistake of ours: stop the robot at once, latched."""
         self._fault(now, "loop", error)
         self.contract.stop()
@@ -130,7 +133,7 @@ class Motion:
             self._turn_away()
             directive = self.contract.tick(now, proposal=None)
             self._obey(now, directive, is_new=False, violations={})
-        except Exception as again:  # noqa: BLE001 - the next tick tries again
+        except BaseException as again:  # noqa: BLE001 - the next tick tries again
             self._fault(now, "loop", again)
             return None
         return directive.change
@@ -177,7 +180,8 @@ class Motion:
     def _merge(self, outcome: Outcome, answer: Answer) -> tuple[str, Mapping[Violation, int]]:
         """Queue a chunk; what became of it, and what the guard found in it."""
         posted = outcome.asked.posted
-        actions = answer.actions
+        # What could only be executed too old is no plan, and must not make the queue look long.
+        actions = answer.actions[: self._settings.most_actions]
         violations: Mapping[Violation, int] = {}
         try:
             if self._chunk_guard is not None:
@@ -200,7 +204,9 @@ class Motion:
 
     def _check_width(self, actions: ActionArray) -> None:
         """Refuse another number of components than that of the first chunk: another robot's."""
-        self._action_dim = self._action_dim or actions.shape[1]
+        if not self._action_dim:
+            self._settings.contract.check_action_dim(actions.shape[1])
+            self._action_dim = actions.shape[1]
         if actions.shape[1] != self._action_dim:
             raise UsageError(
                 f"a chunk has {actions.shape[1]} components, those before {self._action_dim}"
@@ -240,14 +246,16 @@ class Motion:
                 return None, violations
             command = verdict.actions
         command.flags.writeable = False
-        return Proposal(values=command, observed=source.origin.observed), violations
+        proposal = Proposal(
+            values=command, heads_for=source.action, observed=source.origin.observed
+        )
+        return proposal, violations
 
     def _previous(self) -> Vector | None:
-        """What a command is compared with."""
-        # A start is bounded by max_start_jump. A guard that brings its first command near the
-        # robot would hide from the contract how far away the plan is.
-        is_moving = self.contract.state in {State.ACTIVE, State.DEGRADED}
-        return self._command if is_moving else None
+        """The command a robot follows or is held by; None: nobody knows where it is."""
+        # A start from IDLE is bounded by max_start_jump.
+        is_known = self.contract.state not in {State.IDLE, State.STOPPED}
+        return self._command if is_known else None
 
     def _obey(
         self, now: Nanos, directive: Directive, *, is_new: bool, violations: Mapping[Violation, int]
@@ -259,10 +267,11 @@ class Motion:
                 self.queue.advance(1)
                 self.executed += 1
         else:
-            self._turn_away()
             self.starved_ticks += self.contract.is_started
         if directive.command is not None:
             self._send(now, directive, directive.command, violations)
+        if not directive.executes:
+            self._turn_away()
         if directive.flush:
             self._give_up(now, directive.state.value)
         if directive.change is not None:
@@ -277,7 +286,7 @@ class Motion:
 
     def _turn_away(self) -> None:
         """Head for no action any more; one that was begun is not taken up again."""
-        self._interpolator.reset()
+        self._interpolator.reset(self._previous())
         self._ticks_left = 0
 
     def _send(
@@ -351,7 +360,7 @@ class Motion:
 
     def _observe(self) -> Mapping[str, object] | None:
         try:
-            return self._robot.observe()
+            return checked_mapping(self._robot.observe(), "observe()")
         except Exception as error:  # noqa: BLE001 - see _send
             self._fault(None, "observe", error)
             return None
@@ -374,7 +383,7 @@ class Motion:
             self._fault(None, "is_enabled", error)
             return False
 
-    def _fault(self, now: Nanos | None, where: str, error: Exception) -> None:
+    def _fault(self, now: Nanos | None, where: str, error: BaseException) -> None:
         if not self.faults[where]:
             log.error("%s failed; further failures are only counted", where, exc_info=error)
         self.faults[where] += 1

@@ -78,7 +78,8 @@ class Pacer:
     ) -> None:
         if period <= 0:
             raise ConfigError(f"period must be positive, got {period} ns")
-        self._period = period
+        self.period = period
+        """Time between two ticks."""
         self._clock = clock
         self._wait = wait
         self._origin: Nanos | None = None
@@ -100,12 +101,12 @@ class Pacer:
         now = self._clock()
         if self._origin is None:
             self._origin = now
-        scheduled = self._origin + self._next * self._period
+        scheduled = self._origin + self._next * self.period
         if self._next and now > scheduled:
             self._overruns += 1
-        skipped = max(0, (now - scheduled) // self._period)
+        skipped = max(0, (now - scheduled) // self.period)
         number = self._next + skipped
-        scheduled += skipped * self._period
+        scheduled += skipped * self.period
         while now < scheduled:
             self._wait(scheduled - now)
             now = self._clock()

@@ -147,7 +147,9 @@ class Sender:
             answer = self._connected().infer(
                 request.observation, due_in=request.due_in, expires_in=request.expires_in
             )
-        except Exception as error:  # noqa: BLE001 - a dead sender would starve the robot for ever
+        # A dead sender would starve the robot for ever, and what ends threads (a panic of native
+        # code, a SystemExit) means nothing to the program in a thread of ours.
+        except BaseException as error:  # noqa: BLE001
             return self._failed(request, error)
         self._backoff.succeeded()
         self._desk.answered(request, answer)
@@ -165,7 +167,7 @@ class Sender:
         connection.close()
         raise ConnectionLostError("this client was closed", code="closed")
 
-    def _failed(self, request: Askable, error: Exception) -> Nanos:
+    def _failed(self, request: Askable, error: BaseException) -> Nanos:
         # A refusal answers this very observation, and one that cannot be sent never can be.
         # Whatever else went wrong says nothing of it, and may go better on a new connection.
         is_final = isinstance(error, (RefusedError, UsageError))

@@ -62,6 +62,10 @@ class Transport(Protocol):
         """
         ...
 
+    def has_unread(self) -> bool:
+        """Whether a message is here that nobody received; it is lost by asking."""
+        ...
+
     def close(self) -> None:
         """End the connection. Another thread may do so; a wait under way then ends."""
         ...
@@ -142,6 +146,14 @@ class WebsocketTransport:
             raise ConnectionLostError(message, code="timeout") from None
         except ConnectionClosed as error:
             raise self._lost(error) from None
+
+    def has_unread(self) -> bool:
+        """See :meth:`Transport.has_unread`."""
+        try:
+            self._websocket.recv(timeout=0)
+        except (TimeoutError, ConnectionClosed):
+            return False
+        return True
 
     def close(self) -> None:
         """See :meth:`Transport.close`."""

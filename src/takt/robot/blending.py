@@ -104,6 +104,8 @@ class _Blending:
         mixed = plan[begin - arrived.first_timestep : end - arrived.first_timestep]
         mixed[:] = self._mix(old, new)
         mixed[:, self._kept] = new[:, self._kept]
+        if not np.isfinite(mixed).all():
+            raise UsageError("the merge rule made NaN or infinity of finite actions")
         plan.flags.writeable = False
         return TimedChunk(arrived.first_timestep, plan, arrived.origin, blended_end=end)
 

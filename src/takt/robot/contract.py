@@ -40,7 +40,8 @@ class State(Enum):
     """How a robot is driven."""
 
     IDLE = "idle"
-    """Not started, or started and no valid action came yet: nothing is sent."""
+    """Not started, or started and no valid action came yet: nothing is sent, once a velocity
+    that was reset before it was zero has been ramped down."""
     ACTIVE = "active"
     """Valid actions are executed."""
     DEGRADED = "degraded"
@@ -113,6 +114,9 @@ class Proposal:
 
     values: Vector
     """Shape ``(action_dim,)``."""
+    heads_for: Vector | None = None
+    """The plan's own action that this is on the way to: a start jump is measured to it, and not
+    to a first small step; None: ``values``."""
     observed: Nanos
     """Instant of the observation it answers, on the clock of the ticks."""
 
@@ -201,6 +205,16 @@ class LateServerContract:
         return self._last_valid + self._rules.t_hold if self._state in _MOVING else None
 
     @property
+    def is_at_rest(self) -> bool:
+        """Nothing is sent any more: it is idle or stopped, and no velocity is left to ramp."""
+        return self._state in {State.IDLE, State.STOPPED} and self._hold.is_done
+
+    @property
+    def time_to_rest(self) -> Nanos:
+        """How long a stop takes from now on: the ramp of a velocity to zero."""
+        return self._hold.time_to_rest
+
+    @property
     def rejected_starts(self) -> int:
         """Queues flushed because they began farther than ``max_start_jump`` from the robot."""
         return self._rejected_starts
@@ -277,8 +291,10 @@ class LateServerContract:
         wishes: set[Cause] = set()
         while self._wishes:
             wish = self._wishes.popleft()
-            if wish is Cause.RESET:
+            if wish in {Cause.RESET, Cause.STOP}:
                 wishes.discard(Cause.START)  # who resets must not find the robot moving at once
+            if wish is Cause.STOP:
+                wishes.discard(Cause.RESET)  # the last word counts
             wishes.add(wish)
         elapsed = 0 if self._now is None else now - self._now
         lack = self._lack(proposal, now)
@@ -306,7 +322,8 @@ class LateServerContract:
         if self._state in _MOVING:
             return False
         held = self._hold.command if self._state is State.HOLD else None
-        return is_far(self._rules, proposal.values, pose, held)
+        first = proposal.values if proposal.heads_for is None else proposal.heads_for
+        return is_far(self._rules, first, pose, held)
 
     # What follows from it.
 
@@ -358,7 +375,8 @@ class LateServerContract:
         if sight.lack is not None or not sight.is_enabled:
             return False
         if self._state is State.IDLE:
-            return self._is_started or Cause.START in sight.wishes
+            # A velocity may still be on its way to zero after a hasty reset.
+            return self._hold.is_done and (self._is_started or Cause.START in sight.wishes)
         if self._state is not State.HOLD:
             return False
         is_wished = self._is_resumed or Cause.RESUME in sight.wishes
@@ -422,17 +440,14 @@ class LateServerContract:
 
     def _held(self) -> Vector | None:
         """What is sent in place of an action."""
-        if self._state is State.IDLE:
-            return None
-        if self._state is State.STOPPED and self._hold.is_done:
-            return None
-        return self._hold.command
+        return None if self.is_at_rest else self._hold.command
 
     def _speed(self, now: Nanos) -> float:
         speed = self._rules.degraded_speed if self._state is State.DEGRADED else 1.0
         ramp = self._rules.resume_ramp
         if ramp:
-            speed = min(speed, (now - self._speed_up_from + self._period) / ramp)
+            began = self._speed_up_from if self._state in _MOVING else now
+            speed = min(speed, (now - began + self._period) / ramp)
         return speed
 
 

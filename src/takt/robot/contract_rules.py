@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from takt.errors import ConfigError
 from takt.robot.holding import HoldMode
-from takt.robot.joints import JointLimit, check_components, check_limit
+from takt.robot.joints import JointLimit, check_components, check_limit, widened
 from takt.units import MILLISECOND, SECOND, Nanos
 
 __all__ = ["ContractRules", "ResumeRule"]
@@ -62,6 +62,18 @@ class ContractRules:
             raise ConfigError(f"degraded_speed must lie above 0 up to 1, got {self.degraded_speed}")
         if self.max_rejections < 1:
             raise ConfigError(f"max_rejections must be at least 1, got {self.max_rejections}")
+
+    def check_action_dim(self, action_dim: int) -> None:
+        """Refuse actions that these rules do not fit.
+
+        Raises:
+            ConfigError: A limit has another number of components than an action, or a component
+                that is kept does not exist.
+        """
+        for name in ("deceleration", "max_start_jump", "max_still_step"):
+            widened(name, getattr(self, name), action_dim)
+        if max(self.kept, default=0) >= action_dim:
+            raise ConfigError(f"kept names {list(self.kept)} of actions of {action_dim}")
 
 
 def _check_durations(rules: ContractRules) -> None:

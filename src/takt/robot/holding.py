@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from takt.robot.joints import JointLimit, Vector, widened
-from takt.units import Nanos, to_seconds
+from takt.units import Nanos, seconds, to_seconds
 
 __all__ = ["HoldMode", "HoldMotion"]
 
@@ -37,6 +37,7 @@ class HoldMotion:
         self._kept = list(kept)
         self._command: Vector | None = None
         self._is_zero_sent = False
+        self._is_forgotten = False
 
     @property
     def command(self) -> Vector | None:
@@ -53,16 +54,29 @@ class HoldMotion:
         """Nothing needs to be sent any more: a pose is kept, and a zero velocity was sent."""
         return self._mode == "position" or self._command is None or self._is_zero_sent
 
+    @property
+    def time_to_rest(self) -> Nanos:
+        """How long the ramp to zero takes from the present command on."""
+        if self._mode == "position" or self._command is None:
+            return 0
+        took = np.abs(self._command) / widened(
+            "deceleration", self._deceleration, len(self._command)
+        )
+        return seconds(float(np.delete(took, self._kept).max(initial=0.0)))
+
     def executed(self, action: Vector) -> None:
         """An action was sent; the hold will follow it."""
         self._command = action
-        self._is_zero_sent = False
+        self._is_zero_sent = self._is_forgotten = False
 
     def slow_down(self, elapsed: Nanos) -> None:
         """Time passed without an action."""
         if self._mode == "position" or self._command is None:
             return
         self._is_zero_sent = self.is_settled
+        if self._is_zero_sent and self._is_forgotten:
+            self.forget()
+            return
         lost = widened("deceleration", self._deceleration, self._command.size)
         lost *= to_seconds(elapsed)
         slower = np.sign(self._command) * np.maximum(0.0, np.abs(self._command) - lost)
@@ -70,7 +84,10 @@ class HoldMotion:
         self._command = slower.astype(np.result_type(self._command, np.float32))
 
     def forget(self) -> None:
-        """The robot may have been moved by hand: nothing is known of it."""
+        """The robot may have been moved by hand: nothing is known of it, once it stands still."""
+        self._is_forgotten = not self.is_done
+        if self._is_forgotten:  # a velocity that nobody ramps goes on for ever
+            return
         self._command = None
         self._is_zero_sent = False
 

@@ -22,8 +22,8 @@ class ActionInterpolator:
     """Turns actions into ``multiplier`` commands each.
 
     With ``n`` commands per action, the ``i``-th after action ``a`` on the way to ``b`` is
-    ``a + i / n * (b - a)``, and the last is ``b`` itself. The first action after a reset is sent
-    at once.
+    ``a + i / n * (b - a)``, and the last is ``b`` itself. The first action of all is sent at once,
+    and so is the first after a :meth:`reset` that does not say where the robot is.
 
     Args:
         multiplier: Commands per action; 1 sends the actions and nothing else.
@@ -88,9 +88,14 @@ class ActionInterpolator:
             return target
         return self._between(self._before, target)
 
-    def reset(self) -> None:
-        """Forget both actions: the next one is sent at once."""
-        self._before = self._target = None
+    def reset(self, here: Vector | None = None) -> None:
+        """Forget both actions.
+
+        Args:
+            here: The command that holds the robot: it sets out for the next action from there.
+                None: not known, and the next action is sent at once.
+        """
+        self._before, self._target = here, None
 
     def _between(self, before: Vector, target: Vector) -> Vector:
         share = self._progress / (self._multiplier * _UNITS)
