@@ -2,17 +2,18 @@
 
     python examples/mini/cut_replay.py --data DIR --out src/takt/policies/mini/recordings/replay.npz
 
-DIR holds ``index.json`` and one ``<task>.npz`` per task. Every third step of the first episodes
+DIR is what ``collect.py`` wrote. Every third step of the first episodes
 of six tasks is kept; each episode gets another paraphrase of its instruction. The same folder gives
 the same file, byte for byte.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
+
+from takt.cli.evaluating.metaworld import INSTRUCTIONS
 
 TASKS = (
     "drawer-open-v3",
@@ -29,8 +30,6 @@ MAX_BYTES = 2_000_000
 
 def cut(data: Path, out: Path) -> None:
     """Write the chosen steps of ``data`` to ``out``."""
-    index = json.loads((data / "index.json").read_text(encoding="utf-8"))
-    instructions = {task["task"]: task["instructions"] for task in index["tasks"]}
     frames: list[bytes] = []
     states: list[np.ndarray] = []
     starts: list[int] = []
@@ -40,7 +39,7 @@ def cut(data: Path, out: Path) -> None:
             for number in range(EPISODES):
                 steps = np.flatnonzero(file["episode"] == number)[::STRIDE]
                 starts.append(len(frames))
-                labels.append((task, instructions[task][number % len(instructions[task])]))
+                labels.append((task, INSTRUCTIONS[task][number % len(INSTRUCTIONS[task])]))
                 jpeg, offset = file["jpeg"], file["jpeg_offset"]
                 frames += [jpeg[offset[i] : offset[i + 1]].tobytes() for i in steps]
                 states.append(file["proprio"][steps])

@@ -1,0 +1,177 @@
+"""``takt eval``: let a policy act in a simulated task and say how often it solves it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from takt.cli.evaluating.in_process import InProcessPolicy
+from takt.cli.evaluating.metaworld import (
+    INSTRUCTIONS,
+    NUM_GOALS,
+    MetaworldEnvironment,
+    MetaworldTask,
+)
+from takt.cli.evaluating.recording import Recorder
+from takt.cli.evaluating.summary import sentence, summary_of
+from takt.cli.evaluating.view import EpisodeView
+from takt.client.connection import connect
+from takt.client.rollout import Ask, EpisodeResult, EpisodeRules, Moment, run_episode
+from takt.errors import UsageError
+from takt.policies.interface import Precision
+from takt.schema.spec import PolicySpec
+
+__all__ = ["Eval"]
+
+_FAMILY = "metaworld"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eval:
+    """Let a policy act in a simulated task, and say how often it solves it.
+
+    Asks a server for every chunk, or runs the policy in this process; everything else is the same.
+    The policy gets the picture, the instruction, and position and opening of the gripper. Where
+    objects are it must see for itself.
+    """
+
+    env: str
+    """The task: metaworld:TASK, such as metaworld:drawer-open-v3."""
+    server: str | None = None
+    """The server to ask: host:port, or a ws:// or wss:// URL. The environment variable TAKT_TOKEN
+    holds its token."""
+    in_process: bool = False
+    """Run the policy in this process instead."""
+    model: str = "mini"
+    """Model of the server; with --in-process a policy's name or the directory of a checkpoint."""
+    episodes: int = 25
+    """Episodes, each from another start."""
+    seed: int = 1
+    """Decides starts and goals."""
+    instruction: str | None = None
+    """What the policy is told; the usual words for the task when absent."""
+    black_images: bool = False
+    """Show the policy black pictures, to see whether it looks."""
+    max_steps: int = 200
+    """Actions after which a task counts as not solved."""
+    execute: int | None = None
+    """Actions of a chunk to execute before the next is asked for; the policy's own word when
+    absent."""
+    precision: Precision = "auto"
+    """Number format of the network, with --in-process."""
+    trace: Path | None = None
+    """Write every action and the state before it to this file, a JSON object a line."""
+    strip: Path | None = None
+    """Write a strip of pictures of the first solved episode to this file (.jpg or .png)."""
+    json: bool = False
+    """Print the figures as JSON, and nothing else."""
+
+    def run(self) -> None:
+        """Run the episodes and print what came out.
+
+        Raises:
+            TaktError: An option is impossible, something is not installed, or the server does not
+                answer.
+        """
+        console = Console(stderr=self.json)
+        figures = self.evaluate(console)
+        if self.json:
+            print(json.dumps(figures, indent=1))
+        else:
+            console.print(f"{self.env}: {sentence(figures)}", highlight=False, soft_wrap=True)
+
+    def evaluate(self, console: Console) -> dict[str, Any]:
+        """Run the episodes; the figures of :mod:`takt.cli.evaluating.summary`, and the options."""
+        task_name, instruction = self.check()
+        task = MetaworldTask(task_name, seed=self.seed)
+        environment = MetaworldEnvironment(
+            task, instruction=instruction, black_images=self.black_images
+        )
+        with contextlib.closing(task), self._policy() as (ask, spec):
+            rules = EpisodeRules(max_steps=self.max_steps, execute=self._execute(spec))
+            results = self._episodes(environment, ask, rules, console)
+        return {
+            "env": self.env,
+            "instruction": instruction,
+            "images": "black" if self.black_images else "seen",
+            "through": "server" if self.server else "in process",
+            "model_digest": spec.digest if spec else None,
+            "seed": self.seed,
+            "max_steps": rules.max_steps,
+            "execute": rules.execute,
+            **summary_of(results),
+        }
+
+    def check(self) -> tuple[str, str]:
+        """Look at the options that can be judged before anything is opened.
+
+        Returns:
+            The task's name and the instruction.
+
+        Raises:
+            UsageError: An option is impossible.
+            ConfigError: A number is.
+        """
+        family, _, task = self.env.partition(":")
+        if family != _FAMILY or not task:
+            raise UsageError(f"--env {self.env!r}: expected {_FAMILY}:TASK")
+        if self.in_process == (self.server is not None):
+            raise UsageError("give either --server ADDRESS or --in-process")
+        if not 1 <= self.episodes <= NUM_GOALS:
+            raise UsageError(f"--episodes must lie in 1..{NUM_GOALS}, got {self.episodes}")
+        EpisodeRules(max_steps=self.max_steps, execute=self.execute)
+        usual = INSTRUCTIONS.get(task, ())
+        instruction = self.instruction or next(iter(usual), None)
+        if instruction is None:
+            known = ", ".join(INSTRUCTIONS)
+            raise UsageError(f"--instruction is needed for {task}; without one: {known}")
+        return task, instruction
+
+    def _episodes(
+        self, environment: MetaworldEnvironment, ask: Ask, rules: EpisodeRules, console: Console
+    ) -> list[EpisodeResult]:
+        results: list[EpisodeResult] = []
+        view = EpisodeView(console, title=self.env, total=self.episodes)
+        recorder = Recorder(trace=self.trace, strip=self.strip)
+        with view.open(), recorder:
+            for index in range(self.episodes):
+                look = _both(view.look, recorder.look)
+                result = run_episode(environment, ask, rules, index=index, look=look)
+                results.append(result)
+                view.finished(result)
+                recorder.finished(result)
+        return results
+
+    @contextlib.contextmanager
+    def _policy(self) -> Generator[tuple[Ask, PolicySpec | None], None, None]:
+        """Where chunks come from, and the policy's card."""
+        if self.server is None:
+            policy = InProcessPolicy(self.model, precision=self.precision)
+            with contextlib.closing(policy):
+                yield policy.ask, policy.spec
+            return
+        token = os.environ.get("TAKT_TOKEN") or None
+        with connect(self.server, token=token, model=self.model) as connection:
+            yield lambda observation: connection.infer(observation).actions, connection.spec
+
+    def _execute(self, spec: PolicySpec | None) -> int | None:
+        if self.execute is not None or spec is None:
+            return self.execute
+        return spec.action.execution_horizon
+
+
+def _both(
+    first: Callable[[Moment], None], second: Callable[[Moment], None]
+) -> Callable[[Moment], None]:
+    def look(moment: Moment) -> None:
+        first(moment)
+        second(moment)
+
+    return look

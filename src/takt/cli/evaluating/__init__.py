@@ -1,0 +1,1 @@
+"""Closed-loop evaluation: simulated environments, where chunks come from, and the live view."""
