@@ -27,8 +27,8 @@ from takt.client import (
     LoopStatus,
     connect,
 )
-from takt.robot.contract import State
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import State
 from takt.units import ms, seconds
 
 JOINTS = 6

@@ -31,8 +31,8 @@ from _record import RESULTS, circumstances, write
 from takt.cli.driving.server_process import serving
 from takt.client import Backoff, ControlLoop, EpisodeLog, Hooks, LoopSettings, connect
 from takt.client.episode import Episode, read_episode
-from takt.robot.contract import State
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import State
 from takt.testing import LoopbackProxy
 from takt.units import MILLISECOND, ms, seconds, to_ms
 

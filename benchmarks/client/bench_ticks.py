@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from _record import RESULTS, circumstances, write
 from takt.cli.driving.server_process import serving
 from takt.client import Cameras, ControlLoop, EpisodeLog, LoopSettings, LoopStatus, connect
-from takt.robot.contract import State
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import State
 from takt.units import SECOND, Nanos, seconds, to_ms
 
 SEED = 7

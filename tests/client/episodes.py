@@ -7,8 +7,8 @@ from tests.client.rig import Rig, pose_of
 from takt.client.episode_log import EpisodeLog
 from takt.client.journal import Journal
 from takt.client.loop_settings import Hooks, LoopSettings
-from takt.robot.contract import State
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import State
 from takt.testing import ManualClock
 from takt.units import ms, seconds
 

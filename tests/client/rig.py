@@ -18,7 +18,8 @@ from takt.client.loop_settings import Hooks, LoopSettings
 from takt.client.mailbox import Asked, Mailbox
 from takt.client.motion import Motion
 from takt.robot.action_queue import TimedAction
-from takt.robot.contract import State, StateChange
+from takt.robot.contract import StateChange
+from takt.robot.contract_table import State
 from takt.testing import ManualClock
 from takt.units import Nanos, ms
 

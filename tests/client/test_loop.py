@@ -20,8 +20,9 @@ from takt.client.in_process import InProcess
 from takt.client.loop import ControlLoop
 from takt.client.loop_settings import Hooks, LoopSettings
 from takt.errors import ConfigError, UsageError
-from takt.robot.contract import Cause, State, StateChange
+from takt.robot.contract import StateChange
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import Cause, State
 from takt.testing import ManualClock
 from takt.units import MILLISECOND, ms, seconds
 

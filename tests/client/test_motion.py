@@ -14,8 +14,9 @@ from takt.client.cameras import Cameras
 from takt.client.episode_log import EpisodeLog
 from takt.client.loop_settings import Hooks, LoopSettings
 from takt.client.mailbox import Asked
-from takt.robot.contract import Cause, State, StateChange
+from takt.robot.contract import StateChange
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import Cause, State
 from takt.robot.guard import GuardLimits
 from takt.robot.replanning import ThresholdRule
 from takt.testing import ManualClock

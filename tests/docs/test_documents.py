@@ -12,8 +12,8 @@ from tests.docs.command_page import sections
 
 from takt.cli.main import COMMANDS, main
 from takt.core.request import ALLOWED
-from takt.robot.contract import TABLE, Cause, State
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import TABLE, Cause, State
 from takt.units import ms
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from importlib.metadata import distributions
 import numpy as np
 
 from takt.client import ControlLoop, InProcess, LoopSettings, connect
-from takt.robot.contract import State
+from takt.robot.contract_table import State
 from takt.units import seconds
 
 UNCOUNTED = {"numpy", "pip", "setuptools", "wheel"}

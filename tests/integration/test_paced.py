@@ -138,7 +138,7 @@ def lines_of(path: Path) -> Sequence[str]:
 def served_models(lines: Sequence[str]) -> dict[str, int]:
     """Requests that were served, by model."""
     models: dict[int, str] = {}
-    served = dict.fromkeys(MODELS, 0)
+    served: dict[str, int] = dict.fromkeys(MODELS, 0)
     for line in lines:
         event = json.loads(line)
         if event.get("event") == "submit":

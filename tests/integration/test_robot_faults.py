@@ -29,8 +29,8 @@ from takt.client.episode_log import EpisodeLog
 from takt.client.loop import ControlLoop
 from takt.client.loop_settings import Hooks, LoopSettings
 from takt.client.pacing import sleep
-from takt.robot.contract import State
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import State
 from takt.testing import LoopbackProxy
 from takt.testing.proxy import EditAnswers
 from takt.units import MILLISECOND, Nanos, ms, seconds

@@ -76,6 +76,7 @@ def test_an_answer_shows_whose_it_is(stand_in: StandIn) -> None:
     actions = parts.decoder().decode(chunk, row)
 
     steps = np.arange(stand_in.horizon, dtype=np.float32)[:, None]
+    assert seen.state is not None
     np.testing.assert_array_equal(actions, seen.state + steps)
 
 

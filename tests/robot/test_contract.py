@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takt.errors import ConfigError, UsageError
-from takt.robot.contract import (
-    TABLE,
-    Cause,
-    Directive,
-    LateServerContract,
-    Proposal,
-    State,
-)
+from takt.robot.contract import Directive, LateServerContract, Proposal
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import TABLE, Cause, State
 from takt.units import Nanos, ms
 
 PERIOD = ms(20)

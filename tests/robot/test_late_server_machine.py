@@ -17,15 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from takt.robot.action_queue import ActionQueue, ChunkOrigin, TimedAction
 from takt.robot.blending import WEIGHTS, MergeName, merge_rule
-from takt.robot.contract import (
-    TABLE,
-    Cause,
-    Directive,
-    LateServerContract,
-    Proposal,
-    State,
-)
+from takt.robot.contract import Directive, LateServerContract, Proposal
 from takt.robot.contract_rules import ContractRules, ResumeRule
+from takt.robot.contract_table import TABLE, Cause, State
 from takt.robot.guard import Guard, GuardLimits
 from takt.robot.joints import Vector
 from takt.robot.replanning import LatencyRule, Replanner, ReplanningRule, ThresholdRule

@@ -180,7 +180,7 @@ def test_a_cache_takes_the_stated_time_to_another_device() -> None:
 
 def test_step_admission_cuts_the_loop_into_the_stated_steps() -> None:
     described = profile_of(architectures=STEPPED)
-    free = {"inspection_ms": 0.0, "packing_ms": 0.0}
+    free: dict[str, object] = {"inspection_ms": 0.0, "packing_ms": 0.0}
 
     setup = checked(described, "step_admission", free)
 

@@ -161,7 +161,7 @@ class Careless(Paced):
     def ended(self, now: int) -> list[Lane]:
         running = self.bench.lanes._running
         if running is not None and self.next_end() is not None:
-            running.finish = lambda key, _: CoRun.finish(running, key, now)
+            running.finish = lambda key, now, late=now: CoRun.finish(running, key, late)
         return super().ended(now)
 
 

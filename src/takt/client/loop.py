@@ -29,8 +29,9 @@ from takt.client.motion import Motion
 from takt.client.pacing import Pacer, Wait, sleep
 from takt.client.sender import AskingConnection, Sender
 from takt.errors import ConfigError, UsageError
-from takt.robot.contract import State, StateChange
+from takt.robot.contract import StateChange
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import State
 from takt.units import SECOND, Nanos, to_ms, to_seconds
 
 __all__ = ["ControlLoop", "LoopStatus"]

@@ -21,8 +21,9 @@ from takt.client.mailbox import Mailbox, Outcome, Posted
 from takt.errors import TaktError, UsageError
 from takt.robot.action_queue import ActionQueue, ChunkOrigin, TimedAction
 from takt.robot.blending import merge_rule
-from takt.robot.contract import Directive, LateServerContract, Proposal, State, StateChange
+from takt.robot.contract import Directive, LateServerContract, Proposal, StateChange
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import State
 from takt.robot.guard import Guard, Violation
 from takt.robot.interpolation import ActionInterpolator
 from takt.robot.joints import Vector

@@ -6,106 +6,33 @@ acts on the :class:`Directive` it gets back.
 
     IDLE -> ACTIVE <-> DEGRADED -> HOLD -> STOPPED (latched)
 
-:data:`TABLE` holds every move there is; nothing else decides legality. Nothing moves before
-somebody at the robot says :meth:`LateServerContract.start`, and nothing but a person leaves
-STOPPED.
+:data:`~takt.robot.contract_table.TABLE` holds every move there is; nothing else decides
+legality. Nothing moves before somebody at the robot says :meth:`LateServerContract.start`, and
+nothing but a person leaves STOPPED.
 
 Start reading at :meth:`LateServerContract.tick`.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from takt.errors import ConfigError, InvariantError
 from takt.robot.contract_rules import ContractRules
+from takt.robot.contract_table import TABLE, Cause, State
 from takt.robot.holding import HoldMotion
 from takt.robot.joints import Vector
 from takt.robot.starting import is_far, is_still
 from takt.units import Nanos
 
 __all__ = [
-    "TABLE",
-    "Cause",
     "Directive",
     "LateServerContract",
     "Proposal",
-    "State",
     "StateChange",
 ]
 
 
-class State(Enum):
-    """How a robot is driven."""
-
-    IDLE = "idle"
-    """Not started, or started and no valid action came yet: nothing is sent, once a velocity
-    that was reset before it was zero has been ramped down."""
-    ACTIVE = "active"
-    """Valid actions are executed."""
-    DEGRADED = "degraded"
-    """The answer is overdue: what is still valid is executed, then the robot waits for
-    ``t_hold`` at most."""
-    HOLD = "hold"
-    """There was no valid action for ``t_hold``: the robot holds until the resume rule is met."""
-    STOPPED = "stopped"
-    """Latched: only :meth:`LateServerContract.reset` leads out."""
-
-
-class Cause(Enum):
-    """Why a state was left."""
-
-    START = "start"
-    """Somebody started the robot, and there is a valid action near its pose."""
-    OVERDUE = "overdue"
-    """The queue is low and the answer late."""
-    DRY = "dry"
-    """There is no action."""
-    STALE = "stale"
-    """The next action is older than ``max_action_age``."""
-    RECOVERED = "recovered"
-    """There are valid actions, and no answer is overdue."""
-    NO_ACTION = "no_action"
-    """There was no valid action for ``t_hold``."""
-    RELEASED = "released"
-    """The enabling button is not held."""
-    RESUME = "resume"
-    """The resume rule is met."""
-    TIMEOUT = "timeout"
-    """The hold lasted for ``t_stop``."""
-    REJECTED = "rejected"
-    """The guard rejected too many chunks in a row."""
-    CLOCK = "clock"
-    """The clock went backwards."""
-    STOP = "stop"
-    """Somebody stopped the robot."""
-    RESET = "reset"
-    """Somebody released the latch."""
-
-
 _MOVING = frozenset({State.ACTIVE, State.DEGRADED})
-_FAULTS = (Cause.REJECTED, Cause.CLOCK, Cause.STOP)
-
-TABLE: Mapping[tuple[State, Cause], State] = {
-    (State.IDLE, Cause.START): State.ACTIVE,
-    **{(State.IDLE, fault): State.STOPPED for fault in _FAULTS},
-    (State.ACTIVE, Cause.OVERDUE): State.DEGRADED,
-    (State.ACTIVE, Cause.DRY): State.DEGRADED,
-    (State.ACTIVE, Cause.STALE): State.DEGRADED,
-    (State.ACTIVE, Cause.NO_ACTION): State.HOLD,
-    (State.ACTIVE, Cause.RELEASED): State.HOLD,
-    **{(State.ACTIVE, fault): State.STOPPED for fault in _FAULTS},
-    (State.DEGRADED, Cause.RECOVERED): State.ACTIVE,
-    (State.DEGRADED, Cause.NO_ACTION): State.HOLD,
-    (State.DEGRADED, Cause.RELEASED): State.HOLD,
-    **{(State.DEGRADED, fault): State.STOPPED for fault in _FAULTS},
-    (State.HOLD, Cause.RESUME): State.ACTIVE,
-    (State.HOLD, Cause.TIMEOUT): State.STOPPED,
-    **{(State.HOLD, fault): State.STOPPED for fault in _FAULTS},
-    (State.STOPPED, Cause.RESET): State.IDLE,
-}
-"""Every move there is: from (state, cause) to state. A cause without a row leaves a state be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
