@@ -351,7 +351,10 @@ class _Robot:
         """Send what has its turn: the protocol has no numbers, so answers keep the order."""
         exchange.reply = reply
         while self._exchanges and self._exchanges[0].reply is not None:
-            self._send(self._exchanges.popleft())
+            answered = self._exchanges.popleft()
+            self._send(answered)
+            # A kept error would keep its frames, and with them the exchange and the observation.
+            answered.reply = None
         if len(self._exchanges) < _MAX_UNANSWERED:
             self._connection.hold(False, "pipelining")
 
