@@ -1,9 +1,12 @@
+import dataclasses
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from takt.doors.lerobot_records import SessionRecords
-from takt.errors import ConfigError
+from takt.doors.lerobot_records import SessionRecords, check_size
+from takt.errors import ConfigError, LimitError
 from takt.session.features import ImageFeature, RobotFeatures
 from takt.session.resuming import SessionRecord
 from takt.units import SECOND
@@ -96,6 +99,18 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes) -> 
         SessionRecords(tmp_path, 0)
 
 
+@pytest.mark.parametrize("change", [{"actions_per_chunk": 0}, {"spelling": "other.helpers"}])
+def test_a_session_that_no_handshake_begins_is_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    records = SessionRecords(tmp_path, 0)
+    records.open(dataclasses.replace(RECORD, **change))
+    records.save()
+
+    with pytest.raises(ConfigError, match="holds no sessions"):
+        SessionRecords(tmp_path, 0)
+
+
 def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
 
@@ -114,3 +129,50 @@ def test_the_oldest_ended_session_makes_room(monkeypatch: pytest.MonkeyPatch) ->
     records.end(third, 0)
 
     assert [*records.candidates(0)] == [first, third]
+
+
+def test_two_threads_that_save_at_once_never_leave_a_mixture(tmp_path: Path) -> None:
+    records = SessionRecords(tmp_path, 0)
+    records.open(RECORD)
+    short = records.content()
+    for _ in range(500):
+        records.open(RECORD)
+    long = records.content()
+
+    def save(content: bytes) -> None:
+        for _ in range(20):
+            records.write(content)
+
+    threads = [threading.Thread(target=save, args=(content,)) for content in (short, long)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (tmp_path / "lerobot-sessions.json").read_bytes() in {short, long}
+
+
+def test_two_threads_that_save_at_once_both_succeed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = SessionRecords(tmp_path, 0)
+    content = records.content()
+    threads = [
+        threading.Thread(target=lambda: [records.write(content) for _ in range(50)])
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert "sessions not saved" not in caplog.text
+
+
+def test_names_that_would_fill_the_file_are_refused_before_they_are_kept() -> None:
+    many = RobotFeatures(state_dim=1, state_names=("j" * 17_000,))
+    usual = RobotFeatures(state_dim=100, state_names=tuple(f"left_arm_{n}.pos" for n in range(100)))
+
+    check_size(dataclasses.replace(RECORD, features=usual))
+    with pytest.raises(LimitError, match="lerobot_features: expected names of at most 16384 bytes"):
+        check_size(dataclasses.replace(RECORD, features=many))

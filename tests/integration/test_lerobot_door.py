@@ -3,7 +3,9 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -11,10 +13,12 @@ import pytest
 from tests.integration.gateway_server import TIMEOUT_S
 from tests.integration.lerobot_server import LerobotClient, LerobotServer
 
+from takt.wire.lerobot import LerobotObservation, encode_observation
 from takt.wire.lerobot_messages import (
     TransferState,
     encode_observation_message,
     encode_policy_setup_message,
+    split_observation,
 )
 from takt.wire.lerobot_objects import Spelling
 
@@ -141,6 +145,109 @@ def test_a_second_ready_begins_anew(client: LerobotClient) -> None:
     client.observe(0, 2.0)
 
     assert client.origin() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("key", "change"), [("timestep", {"timestep": 2**63 - 1}), ("timestamp", {"timestamp": 1e300})]
+)
+def test_what_no_robot_counts_is_refused_by_its_key_and_the_next_is_served(
+    client: LerobotClient, key: str, change: dict[str, Any]
+) -> None:
+    client.shake_hands()
+    usual = LerobotObservation(
+        timestamp=1_700_000_000.0,
+        timestep=0,
+        must_go=True,
+        values=dict.fromkeys(client.joints(3), 1.0),
+        spelling=Spelling.ASYNC_INFERENCE,
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        client.send_bytes(encode_observation(replace(usual, **change)))
+
+    code, sentence = refused(caught)
+    assert code is CODE.INVALID_ARGUMENT
+    assert key in sentence
+    client.observe(0, 4.0, must_go=True)
+    assert client.origin() == 4.0
+
+
+def test_a_timestep_that_is_turned_back_a_long_way_is_served(client: LerobotClient) -> None:
+    client.shake_hands()
+    client.observe(2**62, 1.0)
+    assert client.origin() == 1.0
+
+    client.observe(0, 2.0)
+
+    assert client.origin() == 2.0
+
+
+def test_an_observation_that_began_before_a_handshake_is_not_the_new_robots(
+    client: LerobotClient,
+) -> None:
+    client.shake_hands()
+    data = encode_observation(
+        LerobotObservation(
+            timestamp=1_700_000_000.0,
+            timestep=500,
+            must_go=True,
+            values=dict.fromkeys(client.joints(3), 7.0),
+            spelling=Spelling.ASYNC_INFERENCE,
+        )
+    )
+    pieces = [encode_observation_message(*piece) for piece in split_observation(data, 64)]
+    half_sent, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield pieces[0]
+        half_sent.set()
+        assert go_on.wait(TIMEOUT_S)
+        yield from pieces[1:]
+
+    outcomes: list[object] = []
+
+    def send() -> None:
+        try:
+            outcomes.append(client.send(slowly(), timeout=TIMEOUT_S))
+        except grpc.RpcError as error:
+            outcomes.append(code_of(error))
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    assert half_sent.wait(TIMEOUT_S)
+    # The piece is ahead of the handshake on the connection; an answer shows that it was taken.
+    client.ready(b"", timeout=TIMEOUT_S)
+    client.shake_hands()
+    go_on.set()
+    sending.join(TIMEOUT_S)
+
+    assert outcomes == [CODE.ABORTED]
+    client.observe(0, 3.0, must_go=True)
+    assert client.origin() == 3.0
+
+
+def test_a_client_between_two_polls_gets_no_chunk_of_the_next_on_its_connection(
+    client: LerobotClient,
+) -> None:
+    client.shake_hands()
+    client.observe(0, 1.0, must_go=True)
+    assert client.origin() == 1.0
+    client.shake_hands()  # another client, which sends and polls
+    client.observe(0, 2.0, must_go=True)
+    outcomes: list[object] = []
+
+    def poll() -> None:
+        try:
+            outcomes.append(client.chunk())
+        except grpc.RpcError as error:
+            outcomes.append(code_of(error))
+
+    threads = [threading.Thread(target=poll) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+
+    assert outcomes == [CODE.FAILED_PRECONDITION] * 2
 
 
 def test_ready_alone_is_no_handshake(client: LerobotClient) -> None:
@@ -313,6 +420,33 @@ def test_many_idle_polls_keep_nobody_waiting(server: LerobotServer) -> None:
         thread.join(TIMEOUT_S)
     for one in idle:
         one.channel.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "joints", "sentence"),
+    [
+        ("gone", 1, "model 'gone' is no longer served"),
+        ("echo", 3000, "model 'echo' has changed: shape of observation.state"),
+    ],
+)
+def test_a_robot_goes_on_only_with_a_model_that_it_still_fits(
+    tmp_path: Path, model: str, joints: int, sentence: str
+) -> None:
+    record = {
+        "address": "127.0.0.1",
+        "model": model,
+        "features": {"state_dim": joints},
+        "actions_per_chunk": 5,
+        "spelling": Spelling.ASYNC_INFERENCE.value,
+    }
+    (tmp_path / "lerobot-sessions.json").write_text(json.dumps({"a": record}))
+    server = LerobotServer(state_dir=str(tmp_path))
+    try:
+        with LerobotClient(server.port) as client, pytest.raises(grpc.RpcError, match=sentence):
+            client.observe(1, joints=0, more={"observation.state": np.zeros(joints, np.float32)})
+    finally:
+        server.close()
 
 
 @pytest.mark.slow

@@ -138,6 +138,19 @@ def test_a_robot_with_actions_left_is_due_when_they_are_executed() -> None:
     assert taken.due == ms(433) + 9 * (ms(433) // 10)
 
 
+def test_a_robot_that_turns_back_its_timestep_has_no_more_left_than_a_chunk() -> None:
+    robot = stepping()
+    robot.offer(step(2**62, must_go=True), "far")
+    assert robot.begin() is not None
+    robot.deliver(20, ms(100))
+    robot.offer(step(0, ms(400)), "back")
+
+    taken = robot.begin()
+
+    assert taken is not None
+    assert taken.due == ms(400) + 19 * PERIOD
+
+
 @pytest.mark.parametrize("must_go", [True, False])
 def test_a_robot_without_actions_is_due_at_once_less_its_network(must_go: bool) -> None:
     robot = stepping(allowance=ms(8))

@@ -288,8 +288,13 @@ class LerobotDoor:
         return b""
 
     async def _send_observations(self, peer: Peer, request: AsyncIterator[bytes]) -> bytes:
+        handshakes = peer.num_handshakes
         data = await self._read(peer, request)
         arrival = self._clock()
+        if peer.num_handshakes != handshakes:
+            raise RefusedError(
+                "the connection began anew while this observation arrived", code="cancelled"
+            )
         observation = decode_observation(data, self._message_limits)
         if peer.robot is None:
             found = self._sessions.resume(peer, observation)
@@ -326,7 +331,9 @@ class LerobotDoor:
         if robot is None:
             return b""
         chunk = await robot.next_chunk(_PATIENCE)
-        await peer.look_for_stranger()
+        if chunk:
+            await peer.look_for_stranger()
+        peer.check()
         return chunk if robot is peer.robot else b""
 
     async def _read(self, peer: Peer, request: AsyncIterator[bytes]) -> Fragment:
@@ -343,7 +350,7 @@ class LerobotDoor:
                         pause = peer.upload.pause(len(message), self._clock())
                         if pause:
                             await asyncio.sleep(to_seconds(pause))
-                        joined = joining.add(*decode_observation_message(message))
+                        joined = self._peers.join(joining, *decode_observation_message(message))
                         whole = joined if joined is not None else whole
             except TimeoutError:
                 raise WireError(f"Observation: expected it within {_UPLOAD_S:g} s") from None

@@ -19,7 +19,7 @@ from takt.doors.lerobot_robot import LerobotRobot
 from takt.doors.limits import DoorLimits, RateLimit
 from takt.errors import RefusedError
 from takt.units import SECOND, Nanos, to_seconds
-from takt.wire.lerobot_messages import ObservationAssembler
+from takt.wire.lerobot_messages import Fragment, ObservationAssembler, TransferState
 
 __all__ = ["Peer", "Peers"]
 
@@ -27,10 +27,11 @@ _SILENCE: Nanos = 10 * SECOND
 """A connection without a call for so long is gone."""
 _OVERLAP_S = 0.2
 """A poll may begin while the one before it is still ending, for so long."""
-_STRANGER_S = 0.3
-"""How long the first chunk waits for a second client to show itself; longer than the overlap."""
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
+_STRANGER_S = _LONGEST_PAUSE_S + _OVERLAP_S + 0.1
+"""How long the first chunk waits for a second client to show itself, which may be in the longest
+pause and then in the overlap."""
 
 _SHARED = (
     "two robot clients share this connection, so their actions could be mixed up; run each robot"
@@ -68,6 +69,8 @@ class Peer:
         """Its session, after a handshake or an observation that could be gone on with."""
         self.record: str | None = None
         """Key of the session's record."""
+        self.num_handshakes = 0
+        """Sessions begun anew; tells whether what took long to arrive is of the one before."""
         self.has_greeted = False
         """Whether a handshake has begun, so that nothing is to be gone on with."""
         self._refusal: tuple[str, str] | None = None
@@ -81,6 +84,7 @@ class Peer:
         self._news = asyncio.Event()
         self._poll_free = asyncio.Event()
         self._poll_free.set()
+        self._has_polled = False
         self._has_stranger = False
         self._num_failures = 0
 
@@ -88,8 +92,10 @@ class Peer:
 
     def begin_anew(self) -> None:
         """A handshake has begun: the session of before is over for good."""
-        # A poll from before may be another client's, which would get this robot's actions.
-        self._has_stranger = not self._poll_free.is_set()
+        # Who has polled before may be another client, between two polls even, and would get this
+        # robot's actions.
+        self._has_stranger = self._has_polled
+        self.num_handshakes += 1
         self.has_greeted = True
         self._refusal = None
         self._num_failures = 0
@@ -137,6 +143,7 @@ class Peer:
             self._leave()
             self.check()
         self._poll_free.clear()
+        self._has_polled = True
 
     def leave_poll(self) -> None:
         """The poll has ended."""
@@ -156,15 +163,11 @@ class Peer:
         return self.robot
 
     async def look_for_stranger(self) -> None:
-        """Give a second client time to show itself before the first chunk goes out.
-
-        Raises:
-            RefusedError: It has (``shared``).
-        """
+        """Give a second client time to show itself before the first chunk goes out."""
         if self._has_stranger:
+            handshakes = self.num_handshakes
             await asyncio.sleep(_STRANGER_S)
-            self._has_stranger = False
-        self.check()
+            self._has_stranger = self.num_handshakes != handshakes
 
     # Errors
 
@@ -214,15 +217,11 @@ class Peers:
         self._records = records
         self._clock = clock
         self._peers: dict[str, Peer] = {}
-        self._uploads: set[ObservationAssembler] = set()
+        self.uploading_bytes = 0
+        """Bytes of observations that have not arrived as a whole."""
 
     def __len__(self) -> int:
         return len(self._peers)
-
-    @property
-    def uploading_bytes(self) -> int:
-        """Bytes of observations that have not arrived as a whole."""
-        return sum(upload.buffered_bytes for upload in self._uploads)
 
     def find(self, name: str) -> Peer | None:
         """The connection of this name, if it is known."""
@@ -288,12 +287,31 @@ class Peers:
                 code="busy",
             )
         peer.num_uploads += 1
-        self._uploads.add(joining)
         try:
             yield
         finally:
             peer.num_uploads -= 1
-            self._uploads.discard(joining)
+            self.uploading_bytes -= joining.buffered_bytes
+
+    def join(
+        self, joining: ObservationAssembler, state: TransferState, piece: Fragment
+    ) -> Fragment | None:
+        """Add a piece to an observation that arrives; the observation, when it was the last.
+
+        Raises:
+            RefusedError: The observations that arrive hold too much together (``busy``), or the
+                piece is refused.
+        """
+        most = self._limits.max_uploading_bytes
+        if self.uploading_bytes + len(piece) > most:
+            raise RefusedError(
+                f"observations that are arriving hold {most} bytes together, the limit", code="busy"
+            )
+        before = joining.buffered_bytes
+        try:
+            return joining.add(state, piece)
+        finally:
+            self.uploading_bytes += joining.buffered_bytes - before
 
     def sweep(self) -> None:
         """Let go of connections that are gone."""

@@ -14,22 +14,28 @@ import dataclasses
 import logging
 import os
 import secrets
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from takt.errors import ConfigError
+from takt.errors import ConfigError, LimitError
 from takt.session.resuming import SessionRecord
 from takt.units import SECOND, Nanos
+from takt.wire.lerobot_objects import Spelling
 
-__all__ = ["SessionRecords"]
+__all__ = ["SessionRecords", "check_size"]
 
 log = logging.getLogger(__name__)
 
 _FILE = "lerobot-sessions.json"
-_MAX_BYTES = 16 << 20
+_SPELLINGS = frozenset(spelling.value for spelling in Spelling)
 _MAX_RECORDS = 4096
+_MAX_RECORD_BYTES = 16 << 10
+"""A hundred joints and a dozen cameras need a third of it."""
+_MAX_BYTES = 2 * _MAX_RECORDS * _MAX_RECORD_BYTES
+"""Of the file, keys included: more than is ever written."""
 _KEPT: Nanos = 600 * SECOND
 """How long a session that has ended may be gone on with."""
 
@@ -50,6 +56,7 @@ class SessionRecords:
         self.is_dirty = False
         """Whether the file is older than what is in memory."""
         self._path = None if directory is None else _prepared(directory) / _FILE
+        self._writing = threading.Lock()
         self._records: dict[str, SessionRecord] = {}
         self._ended: dict[str, Nanos] = {}
         """When each record that is not in use came out of use."""
@@ -116,12 +123,18 @@ class SessionRecords:
         if self._path is None:
             return
         beside = self._path.with_suffix(".new")
+        # The last save of a server that is stopped may meet one that is still on its way.
+        with self._writing:
+            self._replace(self._path, beside, content)
+
+    @staticmethod
+    def _replace(path: Path, beside: Path, content: bytes) -> None:
         try:
             with beside.open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self._path)
+            beside.replace(path)
         except OSError as error:
             log.warning("sessions not saved: reason=%s", error.strerror)
             with contextlib.suppress(OSError):
@@ -131,6 +144,20 @@ class SessionRecords:
         self._ended.pop(key, None)
         if self._records.pop(key, None) is not None:
             self.is_dirty = True
+
+
+def check_size(record: SessionRecord) -> None:
+    """Refuse a robot whose names are so long that few could be remembered.
+
+    Raises:
+        LimitError: They are.
+    """
+    size = len(msgspec.json.encode(record))
+    if size > _MAX_RECORD_BYTES:
+        raise LimitError(
+            f"lerobot_features: expected names of at most {_MAX_RECORD_BYTES} bytes together,"
+            f" got {size}"
+        )
 
 
 def _prepared(directory: Path) -> Path:
@@ -147,8 +174,12 @@ def _read(path: Path) -> dict[str, SessionRecord]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ConfigError(f"{path}: expected at most {_MAX_BYTES} bytes")
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, SessionRecord])
+        records = msgspec.json.decode(path.read_bytes(), type=dict[str, SessionRecord])
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: holds no sessions ({error}); move it away") from None
+    for key, record in records.items():
+        if record.actions_per_chunk < 1 or record.spelling not in _SPELLINGS:
+            raise ConfigError(f"{path}: holds no sessions (see {key!a}); move it away")
+    return records

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from takt.doors.lerobot_keys import read_observation
-from takt.errors import LimitError, RefusedError
+from takt.errors import LimitError, ObservationError, RefusedError
 from takt.gateway.gateway import Gateway
 from takt.gateway.request import Answer
 from takt.schema.observation import Observation
@@ -31,6 +31,11 @@ from takt.wire.lerobot_objects import Spelling
 __all__ = ["LerobotRobot", "Served", "internal_error"]
 
 log = logging.getLogger(__name__)
+
+_LAST_INSTANT_S = 1e10
+"""Timestamps lie within so many seconds of 1970, some 300 years."""
+_LAST_TIMESTEP = 2**62
+"""The timesteps of a chunk that begins here still fit in the 64 bits of a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +114,10 @@ class LerobotRobot:
         """An observation came.
 
         Raises:
-            ObservationError: It is not what the handshake announced.
+            ObservationError: It is not what the handshake announced, or is numbered or dated
+                beyond what any robot counts.
         """
+        _check_place(received)
         observation = read_observation(received, self.served.features)
         step = Step(
             timestep=received.timestep,
@@ -184,6 +191,8 @@ class LerobotRobot:
             )
         except RefusedError as error:
             self._outcome = error
+        except Exception as error:  # noqa: BLE001 - without an outcome its polls would wait for ever
+            self._outcome = internal_error(error)
         else:
             answer.add_done_callback(self._on_answer)
 
@@ -233,6 +242,19 @@ class LerobotRobot:
                 f" got {len(chunk)}"
             )
         return chunk, len(actions)
+
+
+def _check_place(received: LerobotObservation) -> None:
+    if received.timestep > _LAST_TIMESTEP:
+        raise ObservationError(
+            "timestep", expected=f"at most {_LAST_TIMESTEP}", received=str(received.timestep)
+        )
+    if abs(received.timestamp) > _LAST_INSTANT_S:
+        raise ObservationError(
+            "timestamp",
+            expected=f"seconds since 1970, up to {_LAST_INSTANT_S:g}",
+            received=f"{received.timestamp:g}",
+        )
 
 
 def internal_error(error: BaseException) -> RefusedError:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from takt.doors.lerobot_keys import features_of, features_seen
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions, aliases_of
 from takt.doors.lerobot_peers import Peer
-from takt.doors.lerobot_records import SessionRecords
+from takt.doors.lerobot_records import SessionRecords, check_size
 from takt.doors.lerobot_robot import LerobotRobot, Served
 from takt.errors import RefusedError
 from takt.gateway.gateway import Gateway
@@ -58,8 +58,9 @@ class Sessions:
         """Begin the session that a handshake asks for; the name of its model.
 
         Raises:
-            RefusedError: There is no such model (``unknown_model``), or the robot does not fit it
-                (``features``); the connection's old session goes on.
+            RefusedError: There is no such model (``unknown_model``), the robot does not fit it
+                (``features``), or its names are too long (``limit``); the connection's old session
+                goes on.
         """
         model = self._model(setup.pretrained_name_or_path)
         features = features_of(setup)
@@ -75,6 +76,7 @@ class Sessions:
             actions_per_chunk=setup.actions_per_chunk,
             spelling=setup.spelling.value,
         )
+        check_size(record)
         peer.begin_anew()
         self._open(peer, record)
         return model
@@ -100,6 +102,7 @@ class Sessions:
                 keys=observation.values,
                 only_model=self._only_model(observation),
             )
+            self._check_fit(found)
         except CannotResumeError as error:
             peer.refuse(error)
             raise
@@ -130,6 +133,22 @@ class Sessions:
         if readiness.state == "failed":
             raise RefusedError(f"model {model!r} could not be loaded", code="failed")
         return model
+
+    def _check_fit(self, found: Resumed) -> None:
+        """The server may have been started again with other models than the robot shook hands for.
+
+        Raises:
+            CannotResumeError: Its model is gone, or takes other joints or cameras by now.
+        """
+        if found.model not in self._gateway.models:
+            raise CannotResumeError(
+                f"model {found.model!r} is no longer served; restart the robot client"
+            )
+        faults = difference(found.features, self._gateway.spec(found.model))
+        if faults:
+            raise CannotResumeError(
+                f"model {found.model!r} has changed: {'; '.join(faults)}; restart the robot client"
+            )
 
     def _open(self, peer: Peer, record: SessionRecord) -> None:
         spec = self._gateway.spec(record.model)

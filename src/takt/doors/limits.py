@@ -68,6 +68,8 @@ class DoorLimits:
     max_upload_bytes_hz: float = 128 * 2.0**20
     """Bytes of observations of one connection in a second, on a door that reads at its own pace:
     it reads no faster."""
+    max_uploading_bytes: int = 2 * 2**30
+    """Bytes of observations of all connections that have not arrived as a whole, on such a door."""
     burst_s: float = 1.0
     """Seconds of the allowed rate that may come at once."""
 

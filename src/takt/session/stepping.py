@@ -237,5 +237,7 @@ class Stepping(Generic[T]):
     def _due(self, step: Step) -> Nanos:
         left = 0
         if self._delivered is not None and not step.must_go:
-            left = max(0, self._delivered.end - 1 - step.timestep)
+            # A robot that turns back its timestep has no more left than its chunk.
+            executed = max(step.timestep, self._delivered.step.timestep)
+            left = max(0, self._delivered.end - 1 - executed)
         return step.arrival + left * self.period - self._allowance
