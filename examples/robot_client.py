@@ -82,7 +82,7 @@ def main(address: str, *, duration_s: float, log: Path | None) -> LoopStatus:
         )
         loop.start()  # nothing has moved before this line
         if not loop.wait_for(State.ACTIVE, timeout=seconds(10)):
-            sys.stderr.write(f"the robot did not start: {loop.status().last_failure}\n")
+            sys.exit(f"the robot did not start: {loop.status().last_failure}")
         threading.Event().wait(duration_s)  # your program goes on; the loop runs beside it
         return loop.status()
 

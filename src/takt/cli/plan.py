@@ -108,7 +108,8 @@ class Plan:
         shapes, left_out = self._shapes(fleets)
         console = Console(stderr=True)
         with processes() as pool, console.status("simulating") as status:
-            carried = _best(shapes, fleets, pool, criterion, lambda text: status.update(text))
+            tell = status.update if console.is_terminal else _line_by_line(console)
+            carried = _best(shapes, fleets, pool, criterion, tell)
         answer = Answer(
             carried=carried,
             fleet=fleets(carried.shape),
@@ -291,6 +292,19 @@ class Plan:
         if len(left_out) == len(kinds):
             raise ConfigError(next(iter(left_out.values())))
         return [shape for name, shape in kinds.items() if name not in left_out], left_out
+
+
+def _line_by_line(console: Console) -> Callable[[str], None]:
+    """Progress for a log, which shows no line that changes: one for each shape tried."""
+    told: set[str] = set()
+
+    def tell(text: str) -> None:
+        shape = text.partition(":")[0]
+        if shape not in told:
+            told.add(shape)
+            console.print(f"simulating {shape}")
+
+    return tell
 
 
 def _gathering(shapes: list[Shape], gathering: bool | None) -> list[Shape]:

@@ -245,7 +245,8 @@ def _imported() -> tuple[Any, Any]:
         metaworld: Any = importlib.import_module("metaworld")
     except ImportError as error:
         raise ConfigError(
-            f"Meta-World comes with: pip install 'takt-serve[server,{EXTRA}]' ({error})"
+            f"Meta-World comes with: pip install 'takt-serve[server,{EXTRA}]', in a clone"
+            f" pip install '.[server,{EXTRA}]' ({error})"
         ) from error
     except (AttributeError, OSError, RuntimeError) as error:  # the renderer, without OpenGL
         raise _no_opengl(error) from error
