@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,9 @@ def test_the_demo_serves_a_network_and_says_how_it_went() -> None:
 
 def test_ctrl_c_ends_the_demo_with_its_figures_and_no_server_is_left() -> None:
     command = [sys.executable, "-m", "takt.cli.main", "demo", "--model", "echo", "--seconds", "90"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # Whoever starts the tests in the background of a shell has SIGINT ignored, and so have children.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         next(line for line in lines if "requests answered" in line)
