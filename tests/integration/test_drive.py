@@ -180,7 +180,7 @@ def test_the_demo_serves_a_network_and_says_how_it_went() -> None:
 
 def test_ctrl_c_ends_the_demo_with_its_figures_and_no_server_is_left() -> None:
     command = [sys.executable, "-m", "takt.cli.main", "demo", "--model", "echo", "--seconds", "90"]
-    # Tests that were started in the background of a shell have SIGINT ignored, and so have children.
+    # Tests started in the background of a shell have SIGINT ignored, and so have their children.
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed) as process:
         assert process.stdout is not None
