@@ -11,7 +11,7 @@ PYTHON is an interpreter of an environment with LeRobot 0.4.4; without it our si
 
 import argparse
 import json
-import resource
+import multiprocessing
 import subprocess
 import sys
 import tempfile
@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from lerobot_peer import peak_mib
 
 from _record import RESULTS, circumstances, write
 
@@ -47,9 +49,15 @@ def main() -> None:
     torch.set_num_threads(asked.threads)
     sizes = (1,) if asked.quick else (1, 2)
     with tempfile.TemporaryDirectory() as folder:
-        ours = _load(Path(folder) / "smolvla", sizes)
-        with _peer(asked.lerobot, asked.threads) as peer:
-            result = {**ours.facts, **_measure(ours, peer, sizes, 2 if asked.quick else 3)}
+        checkpoint = Path(folder) / "smolvla"
+        _write(checkpoint)
+        ours = _load(checkpoint, sizes)
+        with _peer(asked.lerobot, asked.threads, checkpoint) as (peer, facts):
+            loading = {"takt": ours.facts, "lerobot": facts}
+            result = {
+                "loading": loading,
+                **_measure(ours, peer, sizes, 2 if asked.quick else 3),
+            }
     result["circumstances"] = circumstances(seed=SEED, packages=("torch", "numpy"))
     result["threads"] = asked.threads
     print(json.dumps(result, indent=1))
@@ -72,21 +80,35 @@ class _Ours:
         between = time.perf_counter()
         self.runner._run_denoise(size, layout, slots)
         end = time.perf_counter()
-        return {"prefix_ms": 1e3 * (between - start), "denoise_ms": 1e3 * (end - between)}
+        return {
+            "prefix_ms": 1e3 * (between - start),
+            "denoise_ms": 1e3 * (end - between),
+            "peak_mib": peak_mib(),
+        }
+
+
+def _write(folder: Path) -> None:
+    """Write the checkpoint in a process of its own, so that its memory does not count as ours."""
+    from smolvla_full import write_checkpoint
+
+    process = multiprocessing.get_context("spawn").Process(
+        target=write_checkpoint, args=(folder, NUM_CAMERAS, SEED)
+    )
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit("the checkpoint was not written")
 
 
 def _load(folder: Path, sizes: tuple[int, ...]) -> _Ours:
-    from smolvla_full import write_checkpoint
-
     from takt.policies.catalog import open_policy
     from takt.policies.interface import Placement
 
-    write_checkpoint(folder, NUM_CAMERAS, SEED)
     parts = open_policy(str(folder), options={"prefix_sizes": sizes, "denoise_sizes": sizes})
     runner: Any = parts.network(Placement(kv_slots=8, precision="f32"))
     start = time.perf_counter()
     runner.load()
-    took = time.perf_counter() - start
+    facts = {"load_s": round(time.perf_counter() - start, 2), "peak_mib_after_load": peak_mib()}
     for stage in runner._parts().arrays.buffers.values():
         for name, array in stage.items():
             if name == "num_images":
@@ -95,22 +117,26 @@ def _load(folder: Path, sizes: tuple[int, ...]) -> _Ours:
                 array[...] = PROMPT_TOKENS
             elif array.dtype == np.float32:
                 array[...] = np.random.default_rng(SEED).random(array.shape, np.float32)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return _Ours(runner, {"load_s": round(took, 2), "peak_mib_after_load": round(peak)})
+    return _Ours(runner, facts)
 
 
 @contextmanager
-def _peer(python: str | None, threads: int) -> Iterator["subprocess.Popen[str] | None"]:
+def _peer(
+    python: str | None, threads: int, checkpoint: Path
+) -> Iterator[tuple["subprocess.Popen[str] | None", dict[str, Any]]]:
+    """LeRobot's network with the same weights, and what loading it took."""
     if python is None:
-        yield None
+        yield None, {}
         return
+    from takt.policies.lerobot.checkpoint import WEIGHTS_FILE
+
     script = Path(__file__).with_name("lerobot_peer.py")
     arguments = [python, str(script), str(NUM_CAMERAS), str(PROMPT_TOKENS), str(threads)]
+    arguments.append(str(checkpoint / WEIGHTS_FILE))
     process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        print(f"lerobot: {process.stdout.readline().strip()}", file=sys.stderr)
-        yield process
+        yield process, json.loads(process.stdout.readline())
     finally:
         process.terminate()
         process.wait()

@@ -98,15 +98,37 @@ def build(num_cameras: int):  # noqa: ANN201
     return VLAFlowMatching(policy).float().eval()
 
 
+def load(model, weights: Path) -> None:  # noqa: ANN001
+    """Fill it from a file of LeRobot's layout, as LeRobot does."""
+    from safetensors.torch import load_file
+
+    found = load_file(weights)
+    prefix = "model."
+    left = model.load_state_dict(
+        {name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False
+    )
+    # The embedding's tied copy and the layers that were cut off are filled by nobody.
+    if left.unexpected_keys or any("lm_head" not in name for name in left.missing_keys):
+        raise SystemExit(f"not filled: {left}")
+
+
+def peak_mib() -> int:
+    """Most memory so far. Not getrusage: its peak is inherited from whoever started this one."""
+    status = Path("/proc/self/status").read_text()
+    return round(int(status.split("VmHWM:")[1].split()[0]) / 1024)
+
+
 def main() -> None:
-    """Build, say so, then answer lines."""
+    """Build, load, say so, then answer lines."""
     answers, sys.stdout = sys.stdout, sys.stderr  # LeRobot prints; only answers go to our reader
     num_cameras, tokens, threads = (int(argument) for argument in sys.argv[1:4])
     import torch
+    import transformers
 
     torch.set_num_threads(threads)
     start = time.perf_counter()
     model = build(num_cameras)
+    load(model, Path(sys.argv[4]))
     took = time.perf_counter() - start
     ended: list[float] = []
     forward = model.vlm_with_expert.forward
@@ -117,7 +139,9 @@ def main() -> None:
         return result
 
     model.vlm_with_expert.forward = timed
-    print(json.dumps({"build_s": took}), file=answers, flush=True)
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    facts = {"load_s": round(took, 2), "peak_mib_after_load": peak_mib(), "packages": versions}
+    print(json.dumps(facts), file=answers, flush=True)
     for line in sys.stdin:
         rows = int(line)
         images = [torch.rand(rows, 3, 512, 512) * 2 - 1 for _ in range(num_cameras)]
@@ -134,11 +158,8 @@ def main() -> None:
                 torch.randn(rows, 32),
             )
             end = time.perf_counter()
-        # Not getrusage: its peak is inherited from the process that started this one.
-        status = Path("/proc/self/status").read_text()
-        peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
         answer = {"prefix_ms": 1e3 * (ended[0] - start), "denoise_ms": 1e3 * (end - ended[0])}
-        print(json.dumps({**answer, "peak_mib": round(peak)}), file=answers, flush=True)
+        print(json.dumps({**answer, "peak_mib": peak_mib()}), file=answers, flush=True)
 
 
 if __name__ == "__main__":
