@@ -9,7 +9,14 @@ import pytest
 
 from takt.cli.main import main
 
-ROW = {"model": "arm", "policy": "echo", "slo_ms": 50.0, "worker": "worker-0", "state": "ready"}
+ROW = {
+    "model": "arm",
+    "policy": "echo",
+    "slo_ms": 50.0,
+    "worker": "worker-0",
+    "state": "ready",
+    "formation": "flowing",
+}
 
 
 @pytest.fixture
@@ -32,23 +39,28 @@ def test_a_list_is_one_line_per_model(asked: Asked, capsys: pytest.CaptureFixtur
     assert main(["models", "list", "--server", "7"]) == 0
 
     assert asked == [(7, {"command": "list"})]
-    assert capsys.readouterr().out.split() == ["arm", "worker-0", "ready"]
+    assert capsys.readouterr().out.split() == ["arm", "worker-0", "flowing", "ready"]
 
 
 def test_a_model_is_loaded_with_its_options(
-    asked: Asked, capsys: pytest.CaptureFixture[str]
+    asked: Asked,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     options = ["--slo-ms", "50", "--option", "latency_ms=5", "--option", "strict_spec=card.json"]
 
     assert main(["models", "load", "arm=echo", *options, "--json"]) == 0
 
     given = {"latency_ms": 5, "strict_spec": "card.json"}
     model = {"name": "arm", "policy": "echo", "options": given, "slo_ms": 50.0}
-    assert asked == [(None, {"command": "load", "model": model, "worker": None})]
+    where = {"worker": None, "folder": str(tmp_path)}
+    assert asked == [(None, {"command": "load", "model": model, **where})]
     assert json.loads(capsys.readouterr().out) == ROW
 
 
-def test_a_checkpoint_is_named_by_its_whole_path(
+def test_a_checkpoint_is_named_as_given_beside_the_folder_it_is_seen_from(
     asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,7 +68,7 @@ def test_a_checkpoint_is_named_by_its_whole_path(
     assert main(["models", "load", "arm=checkpoint", "--worker", "worker-1"]) == 0
 
     [(_, request)] = asked
-    assert request["model"]["policy"] == str(tmp_path / "checkpoint")
+    assert (request["model"]["policy"], request["folder"]) == ("checkpoint", str(tmp_path))
     assert request["worker"] == "worker-1"
 
 

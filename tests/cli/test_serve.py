@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,28 @@ def test_what_cannot_be_paced_or_served_is_one_line_and_status_1(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_a_misspelt_formation_is_answered_with_those_that_can_be_served(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["serve", "--model", "echo", "--formation", "waltz"]) == 1
+
+    said = "takt: no formation 'waltz'; known: auto, monolithic, lockstep, flowing\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(("missing", "options"), [("picows", []), ("grpc", ["--lerobot", "0"])])
+def test_a_package_that_is_missing_is_one_line_before_anything_starts(
+    missing: str,
+    options: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+
+    assert main(["serve", "--model", "echo", "--openpi", "0", *options]) == 1
+
+    err = capsys.readouterr().err
+    assert err.startswith(f"takt: takt serve needs {missing}, which comes with: pip install ")
+    assert err.count("\n") == 1

@@ -5,11 +5,13 @@ adds what a group has beyond one device: homes, moves of key/value caches, denoi
 launches, launches held back, priorities. What a formation must start is said again in plain words.
 """
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, precondition, rule
 from tests.core.driving import SHARES, UNITS, model_of, works_of
 from tests.core.machine_fleet import OBSERVATIONS, Account, Observation
 from tests.core.scheduler_machine import SchedulerMachine
@@ -22,6 +24,7 @@ from takt.core.profile import CoRun, Profile, Work
 from takt.core.request import Phase, Request, Stage
 from takt.core.scheduler import Lateness
 from takt.core.trace import Setup
+from takt.errors import InvariantError
 
 MODELS = (
     model_of("pi0", slo=40, prefix=(1, 2, 4), denoise=(1, 4, 8), holds=(0b11, 0b10), steps=3),
@@ -93,19 +96,16 @@ class GroupMachine(SchedulerMachine):
         supersede: bool,
         paces: list[int],
     ) -> None:
-        self.formation, self.options = shape
-        self.setup = Setup(
+        formation, options = shape
+        self.setup = self.first_setup = Setup(
             models=MODELS,
             profile=PROFILE,
-            formation=self.formation,
-            options=self.options,
+            formation=formation,
+            options=options,
             discipline=discipline,
             lateness=lateness,
         )
-        self.costs = self.setup.costs()
-        self.physical = self.setup.group.physical
-        self.home = self.setup.group.home
-        self.devices = [CoRun[Lane](self.costs) for _ in range(self.setup.group.num_physical)]
+        self.lay_out()
         self.supersede, self.paces = supersede, paces
         self.scheduler = self.build(self.setup)
         self.now = self.submitted = self.num_launches = 0
@@ -120,6 +120,35 @@ class GroupMachine(SchedulerMachine):
         self.served_in: dict[tuple[int, str], int] = {}
         self.events: list[Event] = []
         self.is_sound = True
+
+    def lay_out(self) -> None:
+        """Take down what follows from the setup."""
+        self.formation, self.options = self.setup.formation, self.setup.options
+        self.costs = self.setup.costs()
+        self.physical = self.setup.group.physical
+        self.home = self.setup.group.home
+        self.devices = [CoRun[Lane](self.costs) for _ in range(self.setup.group.num_physical)]
+
+    @precondition(lambda self: not self.live and not self.running)
+    @rule(shape=st.sampled_from(SHAPES), discipline=st.sampled_from(sorted(DISCIPLINES)))
+    def switch(self, shape: tuple[str, dict[str, Any]], discipline: str) -> None:
+        """The devices are driven in another way from here on."""
+        formation, options = shape
+        self.drive_by(
+            replace(self.setup, formation=formation, options=options, discipline=discipline)
+        )
+        self.lay_out()
+        self.served_in.clear()
+
+    @precondition(lambda self: self.live or self.running)
+    @rule(shape=st.sampled_from(SHAPES))
+    def switch_too_early(self, shape: tuple[str, dict[str, Any]]) -> None:
+        """Something is under way: nothing changes."""
+        formation, options = shape
+        with pytest.raises(InvariantError, match="nothing under way"):
+            replace(self.setup, formation=formation, options=options).successor(
+                self.scheduler, self.now
+            )
 
     @property
     def is_split(self) -> bool:

@@ -8,7 +8,9 @@ a difference. ``test_scheduler_machine.py`` runs the machine and shows that it c
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tests.core.driving import UNITS
@@ -28,12 +30,13 @@ from tests.core.machine_fleet import (
     solo,
 )
 
-from takt.core.events import Cancel, Decide, Ended, Event, Finish, Submit
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Submit, Switched
 from takt.core.launch import Decision, Lane, Launch
 from takt.core.profile import CoRun
 from takt.core.request import Phase, Request, Stage
 from takt.core.scheduler import Lateness, Scheduler
 from takt.core.trace import Setup, replay, trace_lines
+from takt.errors import InvariantError
 
 MOST_STEPS = 10_000
 """More instants than any drain needs."""
@@ -69,6 +72,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             discipline=discipline,
             lateness=lateness,
         )
+        self.first_setup = self.setup
         self.supersede = supersede
         self.paces = paces
         self.scheduler = self.build(self.setup)
@@ -135,6 +139,31 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.now += duration
             self.end_launches(failing)
             self.decide()
+
+    @precondition(lambda self: not self.live and not self.running)
+    @rule(formation=st.sampled_from(FORMATIONS), discipline=st.sampled_from(DISCIPLINES))
+    def switch(self, formation: str, discipline: str) -> None:
+        """The device is driven in another way from here on."""
+        self.drive_by(replace(self.setup, formation=formation, discipline=discipline))
+        self.served_at.clear()
+
+    def drive_by(self, setup: Setup) -> None:
+        """Another scheduler takes over."""
+        self.setup = setup
+        switched = Switched(self.now, setup.to_json())
+        with self.checked():
+            scheduler = self.build(setup)
+            scheduler.take_over(self.scheduler, switched)
+            self.scheduler = scheduler
+            self.expect([switched])
+        self.wake_at = None
+
+    @precondition(lambda self: self.live or self.running)
+    @rule(formation=st.sampled_from(FORMATIONS))
+    def switch_too_early(self, formation: str) -> None:
+        """Something is under way: nothing changes."""
+        with pytest.raises(InvariantError, match="nothing under way"):
+            replace(self.setup, formation=formation).successor(self.scheduler, self.now)
 
     def teardown(self) -> None:
         """Wait until every request has its outcome; then feed the same events in again."""
@@ -368,5 +397,5 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.check_replay()
 
     def check_replay(self) -> None:
-        lines = list(trace_lines(self.setup, self.events))
+        lines = list(trace_lines(self.first_setup, self.events))
         assert list(replay(lines)) == lines, "the same events give the same decisions"

@@ -39,8 +39,7 @@ class IgnoresPriority(Scheduler):
 class MovesForFree(Scheduler):
     def _begin_move(self, request: Request, source: int, now: int) -> None:
         del source
-        request.move(request.phase.READY)
-        self._wait(request, now)
+        self._get_ready(request, now)
 
 
 class SharesNoLink(Scheduler):

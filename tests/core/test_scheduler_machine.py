@@ -49,8 +49,8 @@ class ExpiresOneTooLate(Scheduler):
 
 
 class StartsWhatExpiredInItsPrefix(Scheduler):
-    def _wait(self, request: Request, now: int) -> None:
-        super()._wait(request, min(now, request.expires - 1))
+    def _wait(self, request: Request, queue: Queue, now: int) -> None:
+        super()._wait(request, queue, min(now, request.expires - 1))
 
 
 class NobodyYields(Scheduler):

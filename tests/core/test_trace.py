@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.core.driving import DENOISE, PREFIX, Driver, model_of, profile_of, request_of
 from tests.core.formations.dozen import OX, PI, dozen, profile
 
-from takt.core.events import Cancel, Decide, Ended, Event, Finish, Submit
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Submit, Switched
 from takt.core.launch import Launch
 from takt.core.request import Phase
 from takt.core.scheduler import Lateness
 from takt.core.trace import Setup, event_line, replay, trace_lines
-from takt.errors import ConfigError, TaktError, UsageError
+from takt.errors import ConfigError, InvariantError, TaktError, UsageError
 
 Fields = dict[str, object]
 
@@ -277,3 +277,60 @@ def test_a_line_that_is_no_event_is_refused_by_its_number(line: str) -> None:
 
     with pytest.raises(UsageError, match="line 3 of the trace is not an event"):
         list(replay([first, second, line]))
+
+
+# Switches
+
+
+def switched_run() -> list[str]:
+    """Two requests in lockstep; the device is idle and switched; two more in monolithic order."""
+    first, second = setup_of(), setup_of("monolithic")
+    driver = Driver(first)
+    driver.run([request_of(0, "pi"), request_of(1, "pi")], None)
+    events = [*driver.events]
+    now = events[-1].at + 5
+    driver.scheduler = second.successor(driver.scheduler, now)
+    driver.events.clear()
+    driver.run([request_of(2, "pi", at=now + 1), request_of(3, "pi", at=now + 3)], None)
+    return list(trace_lines(first, [*events, *driver.events]))
+
+
+def test_a_run_with_a_switch_replays_and_goes_on_in_the_new_setup() -> None:
+    lines = switched_run()
+    [switched] = [fields_of(line) for line in lines if '"switched"' in line]
+
+    assert Setup.from_json(switched["setup"]).formation == "monolithic"  # type: ignore[arg-type]
+    assert [fields_of(line)["phase"] for line in lines if is_outcome(line)] == ["served"] * 4
+    assert replays(lines)
+
+
+def test_a_switch_that_is_missing_moved_or_changed_shows_in_the_replay() -> None:
+    lines = switched_run()
+    [place] = [number for number, line in enumerate(lines) if '"switched"' in line]
+    without = lines[:place] + lines[place + 1 :]
+    other = lines[place].replace('"monolithic"', '"flowing"')
+
+    assert not replays(without)
+    assert not replays([*without[: place - 1], lines[place], *without[place - 1 :]])
+    assert not replays([*without[: place + 2], lines[place], *without[place + 2 :]])
+    assert not replays([*lines[:place], other, *lines[place + 1 :]])
+
+
+def test_requests_and_time_go_on_where_the_older_scheduler_ended() -> None:
+    older = setup_of().scheduler()
+    older.submit(request_of(7, "pi", at=10, expires=20), 10)
+    older.decide(10)
+    older.cancel(7, 12)
+    with pytest.raises(InvariantError, match="nothing under way"):  # its row is still computed
+        setup_of("flowing").successor(older, 12)
+    older.finish(PREFIX, 15)
+
+    scheduler = setup_of("flowing").successor(older, 20)
+
+    assert isinstance(scheduler.take_events()[-1], Switched)
+    with pytest.raises(UsageError, match="request numbers must rise"):
+        scheduler.submit(request_of(7, "pi", at=20), 20)
+    with pytest.raises(InvariantError, match="time went back"):
+        scheduler.decide(19)
+    with pytest.raises(InvariantError, match="only first"):
+        scheduler.take_over(older, Switched(21, {}))

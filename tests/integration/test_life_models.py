@@ -144,3 +144,18 @@ def test_the_operators_door_has_no_file_and_no_port(server: Server) -> None:
     sockets = Path("/proc/net/unix").read_text(encoding="utf-8")
 
     assert f"@takt/admin-{server.process.pid}" in sockets
+
+
+def test_a_model_loaded_at_run_time_is_held_to_the_model_roots(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "config.json").write_text("{}")
+    (tmp_path / "models" / "link").symlink_to(secret)
+    with serving("--model", "echo", "--model-root", str(tmp_path / "models")) as server:
+        for policy in ("../secret", str(secret), "link"):
+            model = {"name": "x", "policy": policy, "options": {"root": "/"}}
+            with pytest.raises(UsageError, match=r"without '\.\.'|must be relative|leads out"):
+                server.ask("load", model=model, folder=str(tmp_path))
+
+        assert [row["model"] for row in server.ask("list")] == ["echo"]

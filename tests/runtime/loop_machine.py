@@ -13,7 +13,14 @@ from tests.core.driving import model_of, profile_of
 from takt.core.request import Stage
 from takt.core.trace import Setup, replay
 from takt.link.messages import Outcome, Released, Reply, SlotRef
-from takt.runtime.events import Arrived, DrainAsked, GatewayLost, LoopEvent, SetupChanged
+from takt.runtime.events import (
+    Arrived,
+    DrainAsked,
+    DrivingOffered,
+    GatewayLost,
+    LoopEvent,
+    SetupChanged,
+)
 from takt.runtime.launches import Job
 from takt.runtime.loop import WorkerLoop
 from takt.runtime.trace_file import split_traces
@@ -119,13 +126,21 @@ class LoopMachine(RuleBasedStateMachine):
 
     @rule(names=st.sampled_from([["pi0"], ["pi0", "act"]]))
     def change_setup(self, names: list[str]) -> None:
-        chosen = {name: self.models[name] for name in names}
-        setup = Setup(
-            models=tuple(loaded.model for loaded in chosen.values()),
+        self.served = {name: self.models[name] for name in names}
+        self.pending.append(SetupChanged(self.setup(), self.served))
+
+    @rule(formation=st.sampled_from(["lockstep", "monolithic", "flowing"]))
+    def offer(self, formation: str) -> None:
+        """Another formation would carry more."""
+        self.formation = formation
+        self.pending.append(DrivingOffered(self.setup()))
+
+    def setup(self) -> Setup:
+        return Setup(
+            models=tuple(loaded.model for loaded in self.served.values()),
             profile=PROFILE,
             formation=self.formation,
         )
-        self.pending.append(SetupChanged(setup, chosen))
 
     @rule(stage=st.sampled_from(Stage), is_broken=st.booleans())
     def break_network(self, stage: Stage, is_broken: bool) -> None:
@@ -163,6 +178,7 @@ class LoopMachine(RuleBasedStateMachine):
                 break
             self.clock.advance(max(0, min(known) - self.clock.now()))
         assert self.loop.is_idle
+        assert not self.loop.awaits_change
         assert not self.owed, "no reply"
         assert not self.unwanted, "no release"
         for gateway in self.gateways:

@@ -1,7 +1,9 @@
 """A worker's configuration travels as one line and refuses what it does not know."""
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from takt.core.model import Model
 from takt.core.profile import Profile
 from takt.errors import ConfigError
 from takt.runtime.config import WorkerConfig
+from takt.schema.commands import DriveIn
 from takt.schema.serving import ServedModel
 
 ECHO = ServedModel(name="echo", policy="echo", options={"latency_ms": 5.0}, slo_ms=50.0)
@@ -36,7 +39,7 @@ def test_a_configuration_survives_the_way_to_the_worker() -> None:
         (b"\xff", "worker configuration"),
         (b'{"name": "w"}', "address"),
         (changed(formatoin="lockstep"), "unknown key 'formatoin'"),
-        (changed(formation="waltz"), "no formation 'waltz'"),
+        (changed(formation="waltz"), "no formation 'waltz'; known: monolithic, lockstep, flowing$"),
         (changed(formation_options={"beat": 3}), "beat"),
         (changed(formation="step_admission"), "runs whole denoise loops"),
         (changed(discipline="waltz"), "no discipline 'waltz'"),
@@ -92,3 +95,27 @@ def test_a_profile_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"none\.json: cannot be read"):
         config.measured()
+
+
+FLOWING = DriveIn(formation="flowing", options={"gathering": 4}, prefix_limit=1, denoise_limit=None)
+
+
+def test_another_formation_leaves_the_rest_of_a_worker_as_it_is() -> None:
+    config = WorkerConfig(name="w", address="x/w", models=(), discipline="round_robin")
+
+    driven = config.driven(FLOWING)
+
+    assert driven == dataclasses.replace(
+        config, formation="flowing", formation_options={"gathering": 4}, prefix_limit=1
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"formation": "hovering"}, {"options": {"gather": 4}}, {"prefix_limit": 0}],
+)
+def test_a_formation_that_no_worker_drives_is_refused(fields: dict[str, Any]) -> None:
+    config = WorkerConfig(name="w", address="x/w", models=())
+
+    with pytest.raises(ConfigError):
+        config.driven(dataclasses.replace(FLOWING, **fields))

@@ -1,5 +1,6 @@
 """Models come and go while others serve."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,7 +8,7 @@ from tests.core.driving import model_of, profile_of
 
 from takt.link.messages import ModelFailed, ModelOffer, ModelReady, ModelUnloaded
 from takt.runtime.config import WorkerConfig
-from takt.runtime.events import SetupChanged
+from takt.runtime.events import DrivingOffered, SetupChanged
 from takt.runtime.loader import AllLoaded, Closed, OfferChanged
 from takt.runtime.models import LoadedModel
 from takt.runtime.shelf import Shelf
@@ -28,7 +29,7 @@ class Scene:
 
     told: list[Any] = field(default_factory=list)
     announced: list[Any] = field(default_factory=list)
-    changes: list[SetupChanged] = field(default_factory=list)
+    changes: list[SetupChanged | DrivingOffered] = field(default_factory=list)
     loading: list[str] = field(default_factory=list)
     discarded: list[LoadedModel] = field(default_factory=list)
     is_stopped: bool = False
@@ -172,3 +173,30 @@ def test_the_end_closes_what_serves_and_what_leaves() -> None:
     networks = [loaded.network for loaded in (a, b)]
     assert [n.is_loaded for n in networks if isinstance(n, FakeNetwork)] == [False, False]
     assert scene.is_stopped
+
+
+def test_another_formation_is_offered_for_the_models_that_serve_and_kept_for_those_to_come() -> (
+    None
+):
+    scene = Scene()
+    flowing = WorkerConfig(
+        name="w",
+        address="x",
+        models=(served("a"), served("b")),
+        formation="flowing",
+        denoise_limit=1,
+    )
+    scene.shelf.drive(flowing)
+    assert scene.changes == []  # nothing serves yet
+
+    scene.be_ready("a")
+    scene.shelf.drive(dataclasses.replace(flowing, formation="monolithic"))
+    scene.be_ready("b")
+
+    assert [change.setup.formation for change in scene.changes] == [
+        "flowing",
+        "monolithic",
+        "monolithic",
+    ]
+    assert isinstance(scene.changes[1], DrivingOffered)
+    assert {model.denoise_sizes for model in scene.changes[2].setup.models} == {(1,)}

@@ -368,3 +368,10 @@ def test_what_a_formation_needs_and_the_profile_lacks_is_named_when_the_file_is_
 
     assert message.startswith(f"devices.gpu0: profile 'gpu': {key}: expected")
     assert message.endswith("it is missing")
+
+
+def test_how_widely_the_launches_of_a_device_are_spread_is_part_of_what_is_simulated(
+    tmp_path: Path,
+) -> None:
+    assert read(tmp_path, changed("devices.gpu0.spread", 0.03)).fleet().spreads == {"gpu0": 0.03}
+    assert "devices" in refusal(tmp_path, changed("devices.gpu0.spread", 0.9))

@@ -11,6 +11,8 @@ from takt.schema.serving import ServedModel
 from takt.server.composition import DevicePlan, GatewayPlan, ServerPlan
 from takt.server.formation_choice import (
     AUTO,
+    Choice,
+    ChosenDevice,
     Load,
     choose_formation,
     choose_formations,
@@ -20,6 +22,7 @@ from takt.server.formation_choice import (
 from takt.sim.fleet import Fleet, RobotGroup
 from takt.sim.knee import Draw, Job, Runner
 from takt.sim.network import ConstantNetwork
+from takt.sim.shapes import Shape
 from takt.testing.clock import ManualClock
 from takt.units import SECOND
 
@@ -65,6 +68,46 @@ def test_the_formation_with_the_largest_knee_is_chosen(best: str) -> None:
     assert choice.shape.formation == best
     assert choice.candidates[0].robots == 23
     assert choice.is_complete
+
+
+def against(present: Shape, carries: int, cost: int = 0) -> Choice:
+    """Flowing carries 17; the present shape, in its own formation, so many."""
+    clock = ManualClock()
+    runner = carrying({**KNEES, present.formation: carries}, clock, cost)
+    return choose_formation(
+        LOAD,
+        DEVICE,
+        runner,  # type: ignore[arg-type]
+        present=present,
+        within=SECOND,
+        clock=clock.now,
+    )
+
+
+MONOLITHIC = next(shape for shape in shapes_here([PI0]) if shape.formation == "monolithic")
+
+
+@pytest.mark.parametrize(("carries", "is_better"), [(9, True), (16, True), (17, False)])
+def test_the_present_shape_gives_way_to_one_that_carries_a_twentieth_more(
+    carries: int, is_better: bool
+) -> None:
+    choice = against(MONOLITHIC, carries)
+
+    assert choice.present == (MONOLITHIC, carries, None)
+    assert choice.is_better is is_better
+    assert (choice.shape == MONOLITHIC) is not is_better
+
+
+def test_a_choice_that_was_cut_off_is_no_reason_to_change() -> None:
+    choice = against(MONOLITHIC, 1, cost=SECOND // 10)
+
+    assert not choice.is_complete
+    assert not choice.is_better
+
+
+def test_at_the_start_there_is_no_present_shape() -> None:
+    assert chosen(KNEES).present is None
+    assert not chosen(KNEES).is_better
 
 
 def test_of_equals_lockstep_is_chosen() -> None:
@@ -124,11 +167,20 @@ def test_a_plan_keeps_what_was_named_and_gets_what_was_chosen() -> None:
         devices=(DEVICE, other), gateways=(GatewayPlan(devices=("0", "1")),), hang_ms=7.0
     )
 
-    decided = choose_formations(plan, lambda _: LOAD, carrying(KNEES, clock), said.append)  # type: ignore[arg-type]
+    kept = list[ChosenDevice]()
+    decided = choose_formations(
+        plan,
+        lambda _: LOAD,
+        carrying(KNEES, clock),  # type: ignore[arg-type]
+        said.append,
+        kept.append,
+    )
 
     assert decided.devices[0].formation == "flowing"
     assert decided.devices[0].prefix_limit is not None
     assert decided.devices[1] is other
+    [(device, load, shape)] = kept
+    assert (device, load, shape.formation) == (decided.devices[0], LOAD, "flowing")
     assert decided.hang_ms == 7.0
     assert len(said) == 1
     assert said[0].startswith("0: formation flowing")

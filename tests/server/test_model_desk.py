@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,7 @@ from takt.errors import ConfigError
 from takt.schema.serving import ServedModel
 from takt.server.children import Child, ChildSpec
 from takt.server.model_desk import ModelDesk
+from takt.server.model_roots import ModelRoots
 
 NEW = ServedModel(name="new", policy="echo")
 ECHO = {"name": "echo", "policy": "echo", "options": {}, "slo_ms": 200.0}
@@ -45,7 +47,11 @@ class FakeChild:
 
 class Scene:
     def __init__(
-        self, answers: Mapping[tuple[str, str], str | None] | None = None, *, num_workers: int = 1
+        self,
+        answers: Mapping[tuple[str, str], str | None] | None = None,
+        *,
+        num_workers: int = 1,
+        roots: ModelRoots | None = None,
     ) -> None:
         self.answers = {**GOOD, **(answers or {})}
         self.told: list[tuple[str, str]] = []
@@ -57,7 +63,7 @@ class Scene:
         }
         self.workers = [FakeChild(self, name, {"models": [dict(ECHO)]}) for name in names]
         self.gateway = FakeChild(self, "gateway-0", {"gateway": gateway})
-        self.desk = ModelDesk(self.workers, [self.gateway])  # type: ignore[arg-type]
+        self.desk = ModelDesk(self.workers, [self.gateway], roots)  # type: ignore[arg-type]
 
     def hear(self, child: FakeChild, said: Mapping[str, Any]) -> None:
         asyncio.get_running_loop().call_soon(self.desk.heard, cast("Child", child), said)
@@ -142,6 +148,26 @@ def test_what_must_not_be_is_refused_before_anybody_is_told(
             await step(desk)
 
     assert run(Scene, fails).told == []
+
+
+def test_a_model_outside_of_the_roots_is_refused_before_anybody_is_told(tmp_path: Path) -> None:
+    outside = ServedModel(name="new", policy=str(tmp_path), options={"root": "/"})
+    roots = ModelRoots.of(["models"], tmp_path)
+
+    async def fails(desk: ModelDesk) -> None:
+        with pytest.raises(ConfigError, match="must be relative"):
+            await desk.load(outside)
+
+    assert run(lambda: Scene(roots=roots), fails).told == []
+
+
+def test_children_are_told_where_a_relative_path_leads(tmp_path: Path) -> None:
+    (tmp_path / "fold").mkdir()
+    fold = ServedModel(name="new", policy="fold")
+
+    scene = run(Scene, lambda desk: desk.load(fold, folder=tmp_path))
+
+    assert scene.workers[0].config["models"][1]["policy"] == str(tmp_path / "fold")
 
 
 def test_of_several_workers_one_is_named() -> None:

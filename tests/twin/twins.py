@@ -15,7 +15,7 @@ from takt.core.request import Request, Stage
 from takt.core.scheduler import Scheduler
 from takt.core.trace import Setup, trace_lines
 from takt.link.messages import Released, Reply
-from takt.runtime.events import Arrived, LoopEvent, SetupChanged
+from takt.runtime.events import Arrived, DrivingOffered, LoopEvent, SetupChanged
 from takt.runtime.inbox import Inbox
 from takt.runtime.loop import WorkerLoop
 from takt.sim.loop import _Agenda, _Device
@@ -28,6 +28,8 @@ __all__ = ["EPOCH", "Arrival", "Happenings", "simulated", "worked"]
 
 EPOCH = 7
 NUM_SLOTS = 256
+
+_ARRIVAL, _CANCEL, _OFFER = range(3)
 
 
 class Arrival(NamedTuple):
@@ -53,6 +55,8 @@ class Happenings:
     """Instant at which a request's client goes away, by the request's number."""
     failing: Mapping[int, Stage] = field(default_factory=dict)
     """Stage in which a request's row cannot be computed, by the request's number."""
+    offers: Sequence[tuple[int, Setup]] = ()
+    """Other ways to drive the same models, and when each is offered; in that order."""
 
 
 # The simulated device
@@ -63,8 +67,10 @@ def simulated(setup: Setup, happenings: Happenings) -> list[str]:
     agenda = _Agenda()
     answered: set[int] = set()
     device = _Device(setup, agenda, lambda outcome, _: answered.add(outcome.seq), True)
-    scheduler = device._scheduler
-    scheduler.finish = partial(_finish, scheduler, happenings.failing)
+    _let_fail(device._scheduler, happenings.failing)
+    switch = _Switch(device, happenings.failing)
+    for instant, offered in happenings.offers:
+        agenda.add(instant, switch.offer, offered)
     for seq, arrival in enumerate(happenings.arrivals, 1):
         agenda.add(arrival.at, device.submit, _request(seq, arrival))
     for seq, instant in _cancels(happenings):
@@ -103,6 +109,34 @@ def _cancel(device: _Device, answered: set[int], seq: int, now: int) -> None:
     if seq not in answered:
         device._scheduler.cancel(seq, now)
         device._agenda.add_last(device._decide)
+
+
+class _Switch:
+    """Lets a simulated device change its formation when it decides with nothing under way."""
+
+    def __init__(self, device: _Device, failing: Mapping[int, Stage]) -> None:
+        self._device = device
+        self._failing = failing
+        self._true_decide = device._decide
+        self._offered: Setup | None = None
+        device._decide = self._decide  # type: ignore[method-assign]
+
+    def offer(self, setup: Setup, now: int) -> None:
+        del now
+        self._offered = setup
+        self._device._agenda.add_last(self._device._decide)
+
+    def _decide(self, now: int) -> None:
+        if self._offered is not None and self._device._scheduler.is_idle:
+            scheduler = self._offered.successor(self._device._scheduler, now)
+            _let_fail(scheduler, self._failing)
+            self._device._scheduler = scheduler
+            self._offered = None
+        self._true_decide(now)
+
+
+def _let_fail(scheduler: Scheduler, failing: Mapping[int, Stage]) -> None:
+    scheduler.finish = partial(_finish, scheduler, failing)  # type: ignore[method-assign]
 
 
 def _finish(
@@ -167,8 +201,9 @@ class _Worker:
         self.loop._take_in(SetupChanged(setup, self.models), 0)
         self.loop._change_setup(0)
         self.agenda = [
-            *((arrival.at, 0, seq) for seq, arrival in enumerate(happenings.arrivals, 1)),
-            *((instant, 1, seq) for seq, instant in _cancels(happenings)),
+            *((arrival.at, _ARRIVAL, seq) for seq, arrival in enumerate(happenings.arrivals, 1)),
+            *((instant, _CANCEL, seq) for seq, instant in _cancels(happenings)),
+            *((instant, _OFFER, place) for place, (instant, _) in enumerate(happenings.offers)),
         ]
         self.agenda.sort(key=lambda entry: entry[0])
         self.happenings = happenings
@@ -193,8 +228,10 @@ class _Worker:
     def post(self, now: int) -> None:
         """Leave everything that happens now in the inbox."""
         while self.agenda and self.agenda[0][0] == now:
-            _, is_cancel, seq = self.agenda.pop(0)
-            if not is_cancel:
+            _, kind, seq = self.agenda.pop(0)
+            if kind == _OFFER:
+                self.inbox.post(DrivingOffered(self.happenings.offers[seq][1]))
+            elif kind == _ARRIVAL:
                 self.arrive(seq)
             elif self.arrived[seq].submit.ref in self.open:
                 self.inbox.post(self.gateway.cancel(self.arrived[seq].submit.ref))

@@ -11,8 +11,6 @@ import msgspec
 import tyro
 
 from takt.errors import ConfigError, UsageError
-from takt.policies.catalog import KNOWN_POLICIES
-from takt.policies.stand_in import PACED
 from takt.schema.serving import ServedModel
 from takt.server.admin import ask
 
@@ -41,8 +39,8 @@ class Load:
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME[=POLICY]")]
-    """POLICY is a policy of the package (echo, mini) or the directory of a checkpoint; on a paced
-    device paced:ARCHITECTURE."""
+    """POLICY is a policy of the package (echo, mini) or the directory of a checkpoint, for a server
+    with model roots a path inside one of them; on a paced device paced:ARCHITECTURE."""
     server: int | None = None
     """Process number of 'takt serve'; needed where several run on this computer."""
     worker: str | None = None
@@ -61,7 +59,12 @@ class Load:
             UsageError: The server cannot be reached, or it cannot serve the model.
         """
         model = msgspec.to_builtins(self.served())
-        request = {"command": "load", "model": model, "worker": self.worker}
+        request = {
+            "command": "load",
+            "model": model,
+            "worker": self.worker,
+            "folder": str(Path.cwd()),
+        }
         _show(ask(self.server, request), as_json=self.json)
 
     def served(self) -> ServedModel:
@@ -71,11 +74,8 @@ class Load:
             ConfigError: An option is impossible.
         """
         name, _, policy = self.model.partition("=")
-        policy = policy or name
-        if policy not in KNOWN_POLICIES and not policy.startswith(PACED):
-            policy = str(Path(policy).resolve())
         options = dict(_option(given) for given in self.option)
-        return ServedModel(name=name, policy=policy, options=options, slo_ms=self.slo_ms)
+        return ServedModel(name=name, policy=policy or name, options=options, slo_ms=self.slo_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,5 +133,5 @@ def _show(models: list[dict[str, Any]], *, as_json: bool) -> None:
     if not models:
         raise UsageError("the server serves nothing")
     for model in models:
-        line = "{model:<20} {worker:<12} {state}".format_map(model)
+        line = "{model:<20} {worker:<12} {formation:<11} {state}".format_map(model)
         print(json.dumps(model) if as_json else line)

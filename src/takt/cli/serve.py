@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib.util
 import json
 import logging
 import os
@@ -18,15 +19,16 @@ from typing import Annotated, Any, TypeAlias, cast
 import tyro
 
 from takt.cli.option_numbers import check_numbers
+from takt.core.formations import FORMATIONS
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions
-from takt.errors import ConfigError
+from takt.errors import ConfigError, UsageError
 from takt.hardware.architectures import architecture_named
 from takt.hardware.measured import MeasuredProfile
 from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
 from takt.policies.interface import Precision
 from takt.policies.lerobot.opening import Engine
-from takt.policies.lerobot.paths import CheckpointFiles, resolve_model
 from takt.policies.stand_in import PACED, stand_in_named
+from takt.runtime.config import worker_formations
 from takt.schema.serving import ServedModel
 from takt.server.admin import admin_address
 from takt.server.composition import (
@@ -35,11 +37,14 @@ from takt.server.composition import (
     GatewayPlan,
     ServerPlan,
     split_cores,
+    worker_name,
 )
 from takt.server.device_load import load_of_device, load_of_fleet
 from takt.server.fleet_server import server_plan
-from takt.server.formation_choice import AUTO, Load, choose_formations
+from takt.server.formation_choice import AUTO, ChosenDevice, Load, choose_formations
 from takt.server.log_lines import LogLines, one_line
+from takt.server.model_roots import ModelRoots
+from takt.server.reevaluation import Reevaluation
 from takt.server.supervisor import Supervisor
 from takt.sim.processes import processes
 from takt.units import seconds
@@ -59,6 +64,7 @@ _BESIDE_FLEET = (
     "state_dir",
     "hang_ms",
     "drain_seconds",
+    "reevaluate_seconds",
     "json",
     "verbose",
 )
@@ -67,6 +73,7 @@ _SLO_MS = 200.0
 _FUTURE_DOORS = ("groot", "http")
 _MOST = {"slo_ms": 3_600_000.0, "hang_ms": 3_600_000.0, "drain_seconds": 3600.0}
 """Options that must lie above 0 and up to this."""
+_LONGEST_DWELL_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +168,9 @@ class Serve:
     longest launch, is killed and started again."""
     drain_seconds: float = 10.0
     """Time that requests under way have after SIGTERM."""
+    reevaluate_seconds: float = 60.0
+    """--formation auto: choose again when the robots that ask have differed by a fifth from those
+    it was chosen for, for this long; 0: never."""
     json: bool = False
     """Print one line of JSON per event instead of sentences."""
     verbose: bool = False
@@ -177,7 +187,9 @@ class Serve:
                 raise ConfigError(
                     f"--{door}: this version has no {door} door; it has: openpi, lerobot"
                 )
-        plan = self._decided(self.plan() if self.fleet is None else self._fleet_plan(self.fleet))
+        asked = self.plan() if self.fleet is None else self._fleet_plan(self.fleet)
+        _check_installed(asked)
+        plan, chosen = self._decided(asked)
         handler = logging.StreamHandler()
         handler.setFormatter(LogLines())
         logging.basicConfig(
@@ -187,7 +199,7 @@ class Serve:
         composition = Composition.of(plan)
         say = partial(_say_json, plan.paced) if self.json else _Narrator(plan.paced).say
         try:
-            asyncio.run(self._supervise(composition, say))
+            asyncio.run(self._supervise(composition, say, plan.model_roots, chosen))
         finally:
             composition.close()
 
@@ -226,6 +238,7 @@ class Serve:
             token=self._token(),
             network_allowance_ms=self.network_allowance_ms,
             hang_ms=self.hang_ms,
+            model_roots=self._roots(),
         )
 
     def _fleet_plan(self, path: Path) -> ServerPlan:
@@ -245,15 +258,23 @@ class Serve:
         )
         return dataclasses.replace(plan, hang_ms=self.hang_ms)
 
-    def _decided(self, plan: ServerPlan) -> ServerPlan:
+    def _decided(self, plan: ServerPlan) -> tuple[ServerPlan, list[ChosenDevice]]:
         """The plan with a formation for each device, chosen by simulation where it is auto."""
+        if self.reevaluate_seconds and not 1 <= self.reevaluate_seconds <= _LONGEST_DWELL_S:
+            raise ConfigError(
+                f"--reevaluate-seconds must be 0 or lie in 1 to {_LONGEST_DWELL_S:g},"
+                f" got {self.reevaluate_seconds:g}"
+            )
         for device in plan.devices:
+            _check_formation(device)
             _check_profile(device)
+        chosen: list[ChosenDevice] = []
         if all(device.formation != AUTO for device in plan.devices):
-            return plan
+            return plan, chosen
         say = _say_choice if self.json else partial(print, file=sys.stderr, flush=True)
         with processes() as pool:
-            return choose_formations(plan, self._load, pool.runner, say)
+            plan = choose_formations(plan, self._load, pool.runner, say, chosen.append)
+        return plan, chosen
 
     def _load(self, device: DevicePlan) -> Load:
         if self.fleet is not None:
@@ -289,15 +310,29 @@ class Serve:
             },
         )
 
-    async def _supervise(self, composition: Composition, say: _OnEvent) -> None:
+    async def _supervise(
+        self,
+        composition: Composition,
+        say: _OnEvent,
+        model_roots: ModelRoots,
+        chosen: list[ChosenDevice],
+    ) -> None:
         supervisor = Supervisor(
             composition.workers,
             composition.gateways,
             say,
             drain=seconds(self.drain_seconds),
             admin=admin_address(os.getpid()),
+            model_roots=model_roots,
+            reevaluation=self._reevaluation(chosen),
         )
         await supervisor.run()
+
+    def _reevaluation(self, chosen: list[ChosenDevice]) -> Reevaluation | None:
+        if not chosen or not self.reevaluate_seconds:
+            return None
+        devices = {worker_name(device.plan): device for device in chosen}
+        return Reevaluation(devices, dwell=seconds(self.reevaluate_seconds))
 
     def _model(self, given: str) -> ServedModel:
         name, _, policy = given.partition("=")
@@ -306,10 +341,12 @@ class Serve:
             return self._stand_in(name, policy)
         options = self._echo_options() if policy == "echo" else {}
         if policy not in KNOWN_POLICIES:
-            files = resolve_model(policy, self.model_root) if self.model_root else None
-            path = Path(policy).resolve() if files is None else files.directory.absolute()
-            policy, options = str(path), self._checkpoint_options(path, files)
+            policy, rooted = self._roots().placed(policy, {}, Path.cwd())
+            options = {**self._checkpoint_options(Path(policy)), **rooted}
         return ServedModel(name=name, policy=policy, options=options, slo_ms=self.slo_ms or _SLO_MS)
+
+    def _roots(self) -> ModelRoots:
+        return ModelRoots.of(self.model_root, Path.cwd())
 
     def _stand_in(self, name: str, architecture: str) -> ServedModel:
         architecture = architecture.removeprefix(PACED)
@@ -325,7 +362,7 @@ class Serve:
             if value is not None
         }
 
-    def _checkpoint_options(self, path: Path, files: CheckpointFiles | None) -> dict[str, Any]:
+    def _checkpoint_options(self, path: Path) -> dict[str, Any]:
         if not is_lerobot_checkpoint(path):
             return {}
         given: dict[str, Any] = {
@@ -338,8 +375,6 @@ class Serve:
         for option, value in (("tokenizer", self.tokenizer), ("cache", self.engine_cache)):
             if value is not None:
                 given[option] = str(value.resolve())
-        if files is not None:
-            given["root"] = str(files.root)
         return given
 
     def _token(self) -> str | None:
@@ -352,6 +387,34 @@ class Serve:
                 raise ConfigError(f"--token-file {self.token_file}: the file is empty")
             return token
         return self.token or os.environ.get("TAKT_TOKEN") or None
+
+
+def _check_formation(device: DevicePlan) -> None:
+    """Refuse a misspelt formation; one that needs several devices is refused by its worker."""
+    if device.formation not in (AUTO, *FORMATIONS):
+        known = ", ".join((AUTO, *worker_formations()))
+        raise ConfigError(f"no formation {device.formation!r}; known: {known}")
+
+
+def _check_installed(plan: ServerPlan) -> None:
+    """Refuse to start children that would end at once.
+
+    Raises:
+        UsageError: A package is missing, and how to get it.
+    """
+    has_lerobot = any(gateway.lerobot is not None for gateway in plan.gateways)
+    for package in ("picows", "grpc") if has_lerobot else ("picows",):
+        if not _is_installed(package):
+            raise UsageError(
+                f"takt serve needs {package}, which comes with: pip install 'takt-serve[server]'"
+            )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # it was made impossible to import
+        return False
 
 
 def _check_profile(device: DevicePlan) -> None:
@@ -442,4 +505,8 @@ _SENTENCES = {
     " {restart_in_s:.1f} s",
     "model_added": "{name}: robots may ask for {model}",
     "model_unloaded": "{name}: {model} is unloaded",
+    "formation_reconsidered": "{name}: {because}; {verdict}",
+    "formation_switched": "{name}: {after} from now on, before {before}",
+    "formation_waits": "{name}: not idle for {waited_s:.0f} s, so it keeps {before}",
+    "formation_refused": "{name}: keeps its formation: {reason}",
 }

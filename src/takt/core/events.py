@@ -1,19 +1,20 @@
 """What happened to a scheduler, and when: the record from which everything else is computed.
 
-Four events are calls a driver made (:data:`Call`); :class:`Moved` and :class:`Ended` are
+Five events are calls a driver made (:data:`Call`); :class:`Moved` and :class:`Ended` are
 consequences. Metrics, logs and answers are folds over the same events, and a trace of them replays
 (:mod:`takt.core.trace`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from takt.core.launch import Lane, Launch
 from takt.core.request import Phase
 from takt.units import Nanos
 
-__all__ = ["Call", "Cancel", "Decide", "Ended", "Event", "Finish", "Moved", "Submit"]
+__all__ = ["Call", "Cancel", "Decide", "Ended", "Event", "Finish", "Moved", "Submit", "Switched"]
 
 
 class Submit(NamedTuple):
@@ -56,6 +57,14 @@ class Decide(NamedTuple):
     wake_at: Nanos | None
 
 
+class Switched(NamedTuple):
+    """Nothing was under way, and the device is driven in another way from here on."""
+
+    at: Nanos
+    setup: Mapping[str, Any]
+    """The new way, as :meth:`takt.core.trace.Setup.to_json` writes it."""
+
+
 class Moved(NamedTuple):
     """A request's key/value cache began to move to the device that will denoise it."""
 
@@ -75,5 +84,5 @@ class Ended(NamedTuple):
     phase: Phase
 
 
-Call: TypeAlias = Submit | Cancel | Finish | Decide
+Call: TypeAlias = Submit | Cancel | Finish | Decide | Switched
 Event: TypeAlias = Call | Moved | Ended

@@ -17,7 +17,7 @@ from math import inf
 from takt.core.alarms import Alarms
 from takt.core.batching import View
 from takt.core.disciplines import Discipline
-from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit, Switched
 from takt.core.formations import Formation
 from takt.core.launch import Decision, Lane, Launch
 from takt.core.model import Model
@@ -118,7 +118,7 @@ class Scheduler:
         request.steps_left = queue.steps
         if self._lateness is Lateness.REFUSE_AT_DUE:
             request.expires = min(request.expires, request.latest)
-        self._wait(request, now)
+        self._wait(request, queue, now)
         if request.phase is Phase.QUEUED:
             self._newest_of[request.session] = request
 
@@ -192,6 +192,22 @@ class Scheduler:
         events, self._events = self._events, []
         return events
 
+    def take_over(self, older: Scheduler, switched: Switched) -> None:
+        """Go on where ``older`` ends; for a scheduler that nothing has happened to.
+
+        Its models, profile and formation are its own: they never change under requests.
+
+        Raises:
+            InvariantError: Something is under way in ``older``, time would go back, or something
+                has happened here.
+        """
+        if not older.is_idle or self._last_seq >= 0 or self._events:
+            raise InvariantError("a scheduler takes over with nothing under way, and only first")
+        older._pass(switched.at)
+        self._now, self._last_seq = older._now, older._last_seq
+        self._link_free_at = older._link_free_at
+        self._events = [*older.take_events(), switched]
+
     @property
     def waiting(self) -> int:
         """Requests that wait for a stage."""
@@ -201,6 +217,11 @@ class Scheduler:
     def unfinished(self) -> int:
         """Requests that have no outcome yet."""
         return len(self._live)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request has its outcome and no launch runs."""
+        return not self._live and not self._running
 
     # How
 
@@ -245,12 +266,11 @@ class Scheduler:
         """Expected time from now to the answer of who waits in ``queue``, if it started now."""
         return queue.service[request.layout] * request.steps_left // queue.steps
 
-    def _wait(self, request: Request, now: Nanos) -> None:
+    def _wait(self, request: Request, queue: Queue, now: Nanos) -> None:
         """Put a QUEUED or READY request into its queue, or refuse it if it has expired."""
         if now >= request.expires:
             self._end(request, Phase.EXPIRED, now)
             return
-        queue = self._queue_of(request)
         queue.add(request)
         self._expiries.set(request.expires, request, queue)
         if self._lateness is Lateness.YIELD:
@@ -270,8 +290,7 @@ class Scheduler:
             self._leave_prefix(request, launch, now)
         elif request.steps_left > 1:
             request.steps_left -= 1
-            request.move(Phase.READY)
-            self._wait(request, now)
+            self._get_ready(request, now)
         else:
             self._end(request, Phase.SERVED, now)
 
@@ -284,8 +303,12 @@ class Scheduler:
         if request.home != source:
             self._begin_move(request, source, now)
             return
+        self._get_ready(request, now)
+
+    def _get_ready(self, request: Request, now: Nanos) -> None:
+        """Let a request wait for its denoise launch, where its key/value cache is."""
         request.move(Phase.READY)
-        self._wait(request, now)
+        self._wait(request, self._queues[Stage.DENOISE + request.home][request.model], now)
 
     def _begin_move(self, request: Request, source: int, now: Nanos) -> None:
         """Send a key/value cache to its home; caches on the way there queue for one link."""
@@ -301,8 +324,7 @@ class Scheduler:
         for _, seq in self._moves[:arrived]:
             request = self._live.get(seq)
             if request is not None:
-                request.move(Phase.READY)
-                self._wait(request, now)
+                self._get_ready(request, now)
         del self._moves[:arrived]
 
     def _end(self, request: Request, phase: Phase, now: Nanos) -> None:

@@ -1,9 +1,9 @@
 """Writes what happened to a scheduler as JSON lines, and replays it.
 
-The first line says how the scheduler was set up, each further line is one event. Replaying feeds
-the recorded calls to a fresh scheduler and must give every line again, byte for byte: same
-decisions, same outcomes. A trace from a live server is thereby a test of the core, and a bug seen
-once can be seen again.
+The first line says how the scheduler was set up, each further line is one event; where the device
+was switched to another formation, the event holds the new setup. Replaying feeds the recorded calls
+to a fresh scheduler and must give every line again, byte for byte: same decisions, same outcomes. A
+trace from a live server is thereby a test of the core, and a bug seen once can be seen again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from takt.core.disciplines import DISCIPLINES
-from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit, Switched
 from takt.core.formations import FORMATIONS, Formation
 from takt.core.group import Group
 from takt.core.launch import Lane
@@ -86,6 +86,16 @@ class Setup:
             lateness=self.lateness,
         )
 
+    def successor(self, older: Scheduler, now: Nanos) -> Scheduler:
+        """A scheduler that goes on in this setup where ``older`` ends.
+
+        Raises:
+            InvariantError: Something is under way in ``older``, or time would go back.
+        """
+        scheduler = self.scheduler()
+        scheduler.take_over(older, Switched(now, self.to_json()))
+        return scheduler
+
     def to_json(self) -> dict[str, object]:
         """The setup as plain values; :meth:`from_json` reads it back."""
         return {
@@ -154,14 +164,14 @@ def replay(lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(rest, 2):
         fields = _load(line, number)
         try:
-            _repeat(scheduler, fields)
+            scheduler = _repeat(scheduler, fields)
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"line {number} of the trace is not an event: {error!r}") from None
         yield from map(event_line, scheduler.take_events())
 
 
-def _repeat(scheduler: Scheduler, fields: dict[str, Any]) -> None:
-    """Make the call that one line recorded."""
+def _repeat(scheduler: Scheduler, fields: dict[str, Any]) -> Scheduler:
+    """Make the call that one line recorded; returns who decides from then on."""
     kind, at = fields.pop("event"), fields["at"]
     if kind == Submit.__name__.lower():
         scheduler.submit(Request(**{k: v for k, v in fields.items() if k != "at"}), at)
@@ -172,8 +182,11 @@ def _repeat(scheduler: Scheduler, fields: dict[str, Any]) -> None:
         scheduler.finish(Lane(device, Stage(stage)), at, fields["failed"])
     elif kind == Decide.__name__.lower():
         scheduler.decide(at)
+    elif kind == Switched.__name__.lower():
+        return Setup.from_json(fields["setup"]).successor(scheduler, at)
     elif kind not in (Ended.__name__.lower(), Moved.__name__.lower()):
         raise ValueError(f"no event {kind!r}")
+    return scheduler
 
 
 def _model(row: Mapping[str, Any]) -> Model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +9,7 @@ import msgspec
 
 from takt.errors import ConfigError
 from takt.link.address import LinkAddress
+from takt.schema.json_document import read_json_document
 from takt.schema.serving import ServedModel
 
 __all__ = ["GatewayConfig", "WorkerAddress"]
@@ -109,16 +109,7 @@ class GatewayConfig:
         Raises:
             ConfigError: A key is unknown, missing, of the wrong type or impossible.
         """
-        try:
-            keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-            config = msgspec.json.decode(document, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"gateway configuration: {error}") from None
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in keys:
-            if key not in known:
-                raise ConfigError(f"gateway configuration: unknown key {key!r}; known: {known}")
-        return config
+        return read_json_document(cls, document, "gateway configuration")
 
 
 def _check_distinct(what: str, names: list[str]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from takt.core.formations import FORMATIONS
+from takt.core.group import Group
 from takt.core.model import Model
 from takt.core.profile import Profile
 from takt.core.scheduler import Lateness
@@ -21,9 +23,11 @@ from takt.link.address import LinkAddress
 from takt.policies.interface import Placement, Precision
 from takt.policies.stand_in import check_fits_device
 from takt.runtime.limits import narrowed
+from takt.schema.commands import DriveIn
+from takt.schema.json_document import read_json_document
 from takt.schema.serving import ServedModel
 
-__all__ = ["WorkerConfig"]
+__all__ = ["WorkerConfig", "worker_formations"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +94,15 @@ class WorkerConfig:
         for model in self.models:
             check_fits_device(model.name, model.policy, is_paced=self.paced is not None)
         _ = self.placement
-        # Of no models: a misspelt formation is refused now and not after minutes of loading.
-        group = self.setup((), Profile(units=1, shares=(1,), solo={}, slowdown={})).group
-        if len(group.home) > 1 or group.stepping is not None:
+        self._check_formation()
+
+    def _check_formation(self) -> None:
+        """Refuse a misspelt formation now and not after minutes of loading."""
+        if self.formation not in FORMATIONS:
+            known = ", ".join(worker_formations())
+            raise ConfigError(f"no formation {self.formation!r}; known: {known}")
+        no_models = self.setup((), Profile(units=1, shares=(1,), solo={}, slowdown={}))
+        if not _fits_worker(no_models.group):
             raise ConfigError(
                 f"formation {self.formation!r} needs several devices or single denoise steps;"
                 " a worker has one device and runs whole denoise loops"
@@ -119,6 +129,20 @@ class WorkerConfig:
             lateness=Lateness(self.lateness),
         )
 
+    def driven(self, command: DriveIn) -> WorkerConfig:
+        """The same worker in another formation.
+
+        Raises:
+            ConfigError: A worker cannot drive it.
+        """
+        return dataclasses.replace(
+            self,
+            formation=command.formation,
+            formation_options=command.options,
+            prefix_limit=command.prefix_limit,
+            denoise_limit=command.denoise_limit,
+        )
+
     def measured(self) -> MeasuredProfile | None:
         """The profile at :attr:`profile_path`.
 
@@ -138,16 +162,17 @@ class WorkerConfig:
         Raises:
             ConfigError: A key is unknown, missing, of the wrong type or impossible.
         """
-        try:
-            keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-            config = msgspec.json.decode(document, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"worker configuration: {error}") from None
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in keys:
-            if key not in known:
-                raise ConfigError(f"worker configuration: unknown key {key!r}; known: {known}")
-        return config
+        return read_json_document(cls, document, "worker configuration")
+
+
+def worker_formations() -> tuple[str, ...]:
+    """Names of the formations that a worker can drive."""
+    return tuple(name for name, kind in FORMATIONS.items() if _fits_worker(kind().group))
+
+
+def _fits_worker(group: Group) -> bool:
+    """Whether a formation needs one device and runs whole denoise loops, as a worker does."""
+    return len(group.home) <= 1 and group.stepping is None
 
 
 def _check_limits(**limits: int | None) -> None:

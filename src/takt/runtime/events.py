@@ -19,6 +19,7 @@ __all__ = [
     "Arrived",
     "Cancelled",
     "DrainAsked",
+    "DrivingOffered",
     "GatewayLost",
     "HappenedOutside",
     "LoopEvent",
@@ -53,13 +54,21 @@ class DrainAsked(NamedTuple):
 
 
 class SetupChanged(NamedTuple):
-    """Other models serve from now on, or in another formation."""
+    """Other models serve from now on; arrivals wait until nothing is under way."""
 
     setup: Setup
     models: Mapping[str, LoadedModel]
 
 
-HappenedOutside: TypeAlias = Arrived | Cancelled | GatewayLost | DrainAsked | SetupChanged
+class DrivingOffered(NamedTuple):
+    """Another way to drive the same models, for a moment at which nothing is under way anyhow."""
+
+    setup: Setup
+
+
+HappenedOutside: TypeAlias = (
+    Arrived | Cancelled | GatewayLost | DrainAsked | SetupChanged | DrivingOffered
+)
 """Events of gateways and of the process."""
 
 LoopEvent: TypeAlias = HappenedOutside | Completed

@@ -25,7 +25,7 @@ from takt.core.request import Phase, Request, Stage
 from takt.core.scheduler import Scheduler
 from takt.core.timeline import Outcome as Ending
 from takt.core.timeline import Timeline
-from takt.core.trace import event_line, trace_lines
+from takt.core.trace import Setup, event_line, trace_lines
 from takt.link.messages import (
     Outcome,
     Progress,
@@ -39,6 +39,7 @@ from takt.runtime.events import (
     Arrived,
     Cancelled,
     DrainAsked,
+    DrivingOffered,
     GatewayLost,
     HappenedOutside,
     LoopEvent,
@@ -91,6 +92,7 @@ class WorkerLoop:
         self._models: Mapping[str, LoadedModel] = {}
         self._free_kv: dict[str, list[int]] = {}
         self._next: SetupChanged | None = None
+        self._offered: Setup | None = None
         self._held_back: list[Arrived] = []
         self._seq = 0
         self._requests: dict[int, AdmittedRequest] = {}
@@ -119,6 +121,8 @@ class WorkerLoop:
         for completed in completions:
             self._complete(completed, now)
         self._change_setup(now)
+        if self._offered is not None:
+            self._switch(self._offered, now)
         return self._decide(now)
 
     def take_messages(self) -> list[tuple[RowSource, WorkerMessage]]:
@@ -144,6 +148,11 @@ class WorkerLoop:
         return self._models
 
     @property
+    def awaits_change(self) -> bool:
+        """Whether models or a formation wait until nothing is under way."""
+        return self._next is not None or self._offered is not None
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
         return self._is_quiet and not self._held_back
@@ -167,7 +176,9 @@ class WorkerLoop:
             case DrainAsked(source):
                 self._drain(source)
             case SetupChanged():
-                self._next = event
+                self._next, self._offered = event, None
+            case DrivingOffered(setup):
+                self._offer(setup)
 
     def _arrive(self, event: Arrived, now: Nanos) -> None:
         link = self._links.setdefault(event.source, _Link())
@@ -265,6 +276,12 @@ class WorkerLoop:
         else:
             self._links.setdefault(source, _Link()).is_draining = True
 
+    def _offer(self, setup: Setup) -> None:
+        if self._next is None:
+            self._offered = setup
+        else:  # models that come or go wait for the same moment
+            self._next = self._next._replace(setup=setup)
+
     def _complete(self, completed: Completed, now: Nanos) -> None:
         job = self._running.pop(completed.lane)
         self.launches_finished += 1
@@ -303,6 +320,16 @@ class WorkerLoop:
             link = self._links[event.source]
             del link.seqs[event.submit.ref]
             self._submit(event, link, now)
+
+    def _switch(self, setup: Setup, now: Nanos) -> None:
+        """Drive the same models in another way, if nothing is under way.
+
+        Nobody waits for it: a device that is never idle keeps its formation.
+        """
+        if self._scheduler is None or not self._is_quiet:
+            return
+        self._offered = None
+        self._scheduler = setup.successor(self._scheduler, now)
 
     @property
     def _is_quiet(self) -> bool:

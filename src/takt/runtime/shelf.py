@@ -14,9 +14,10 @@ import gc
 from collections.abc import Callable, Mapping
 
 from takt.core.profile import Profile
+from takt.core.trace import Setup
 from takt.link.messages import ModelFailed, ModelOffer, ModelReady, ModelUnloaded, WorkerMessage
 from takt.runtime.config import WorkerConfig
-from takt.runtime.events import SetupChanged
+from takt.runtime.events import DrivingOffered, SetupChanged
 from takt.runtime.loader import AllLoaded, Closed, Loader, LoaderEvent, OfferChanged
 from takt.runtime.models import LoadedModel
 from takt.schema.serving import ServedModel
@@ -46,7 +47,7 @@ class Shelf:
         tell: Callable[[WorkerMessage], None],
         greet: Callable[[], None],
         announce: Callable[[Mapping[str, object]], None],
-        change: Callable[[SetupChanged], None],
+        change: Callable[[SetupChanged | DrivingOffered], None],
     ) -> None:
         self._config = config
         self._loader = loader
@@ -61,6 +62,8 @@ class Shelf:
         self._loaded: dict[str, LoadedModel] = {}
         self._leaving: dict[str, LoadedModel | None] = {}
         """Models that were unloaded and have not let go of their memory; None: still loading."""
+        self._times: Profile | None = None
+        """Of the models that serve; None before there are any."""
 
     @property
     def offers(self) -> tuple[ModelOffer, ...]:
@@ -89,6 +92,12 @@ class Shelf:
         self._leaving[name] = self._loaded.pop(name, None)
         if self._leaving[name] is not None:
             self._change_setup()
+
+    def drive(self, config: WorkerConfig) -> None:
+        """Drive the models, and those to come, as ``config`` says, once the device is idle."""
+        self._config = config
+        if self._times is not None:
+            self._change(DrivingOffered(self._setup(self._times)))
 
     def take(self, event: LoaderEvent) -> None:
         """The loader has done something."""
@@ -147,10 +156,11 @@ class Shelf:
             self._loader.discard(loaded)
 
     def _change_setup(self) -> None:
-        models = tuple(self._loaded.values())
-        scheduled = tuple(loaded.model for loaded in models)
-        setup = self._config.setup(scheduled, self._profile(models))
-        self._change(SetupChanged(setup, dict(self._loaded)))
+        self._times = self._profile(tuple(self._loaded.values()))
+        self._change(SetupChanged(self._setup(self._times), dict(self._loaded)))
+
+    def _setup(self, times: Profile) -> Setup:
+        return self._config.setup(tuple(it.model for it in self._loaded.values()), times)
 
     def _be_ready(self) -> None:
         # What loading left behind lives as long as the process. Out of the collector's sight it

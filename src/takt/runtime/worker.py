@@ -13,10 +13,12 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import TypeAlias
 
 from takt.core.profile import Profile
+from takt.errors import ConfigError
 from takt.link.listener import Listener, listen
 from takt.link.messages import (
     AskStats,
@@ -46,7 +48,7 @@ from takt.runtime.paced_device import PacedDevice
 from takt.runtime.peers import Peer, Peers
 from takt.runtime.shelf import Shelf
 from takt.runtime.trace_file import TraceFile
-from takt.schema.commands import AskLife, Command, LoadModel, UnloadModel
+from takt.schema.commands import AskLife, Command, CountRobots, DriveIn, LoadModel, UnloadModel
 from takt.units import MILLISECOND, SECOND, Nanos, to_seconds
 
 __all__ = ["Announce", "run_worker"]
@@ -135,6 +137,8 @@ class _Worker:
         )
         self._events: list[LoopEvent] = []
         """What has happened since the last step."""
+        self._switching_to: DriveIn | None = None
+        """A formation that has not been said to be in force yet."""
         self._wake_at: Nanos | None = None
         self._progress_at: Nanos | None = None
         self._leave_by: Nanos | None = None
@@ -194,6 +198,8 @@ class _Worker:
         self._wake_at = self._loop.step(events, now).wake_at
         if self._shelf.is_leaving:
             self._shelf.let_go(self._loop.models)
+        if self._switching_to is not None and not self._loop.awaits_change:
+            self._say_switched(self._switching_to)
         for source, message in self._loop.take_messages():
             assert isinstance(source, Peer)
             self._peers.send(source, message)
@@ -270,6 +276,25 @@ class _Worker:
                     self._shelf.load(model)
                 case UnloadModel(name):
                     self._shelf.unload(name)
+                case DriveIn():
+                    self._drive_in(command)
+                case CountRobots():
+                    pass  # gateways know them
+
+    def _drive_in(self, command: DriveIn) -> None:
+        try:
+            config = self._config.driven(command)
+        except ConfigError as error:
+            self._announce({"event": "formation_refused", "reason": str(error)})
+            return
+        self._shelf.drive(config)
+        self._switching_to = command
+        if not self._events and not self._loop.awaits_change:
+            self._say_switched(command)  # no model serves yet: it holds from the first one on
+
+    def _say_switched(self, command: DriveIn) -> None:
+        self._switching_to = None
+        self._announce({"event": "formation_switched", **asdict(command)})
 
     def _profile(self, models: tuple[LoadedModel, ...]) -> Profile:
         scheduled = [loaded.model for loaded in models]

@@ -5,10 +5,13 @@ file to protect or to leave behind, no network reaches it, and the kernel says w
 is a line of JSON, its answer another; then the connection ends::
 
     {"command": "list"}
-    {"command": "load", "model": {"name": "pi0-v2", "policy": "/models/pi0-v2"}, "worker": null}
+    {"command": "load", "model": {"name": "pi0-v2", "policy": "pi0-v2"}, "folder": "/models"}
     {"command": "unload", "name": "pi0-v1"}
 
     {"models": [...]} or {"error": "no model 'pi0-v1'; there are: echo"}
+
+``load`` takes ``worker`` where there are several, and ``folder``, which a relative path starts
+from; a server with model roots looks inside them alone.
 
 Start reading at :meth:`Admin.serve` and :func:`ask`.
 """
@@ -45,6 +48,7 @@ class _List(msgspec.Struct, tag_field="command", tag="list", forbid_unknown_fiel
 class _Load(msgspec.Struct, tag_field="command", tag="load", forbid_unknown_fields=True):
     model: ServedModel
     worker: str | None = None
+    folder: str | None = None
 
 
 class _Unload(msgspec.Struct, tag_field="command", tag="unload", forbid_unknown_fields=True):
@@ -101,8 +105,8 @@ class Admin:
     async def _answer(self, line: bytes) -> Mapping[str, Any]:
         try:
             match _decoder.decode(line):
-                case _Load(model=model, worker=worker):
-                    await self._desk.load(model, worker)
+                case _Load(model=model, worker=worker, folder=folder):
+                    await self._desk.load(model, worker, None if folder is None else Path(folder))
                 case _Unload(name=name):
                     await self._desk.unload(name)
                 case _List():

@@ -4,6 +4,14 @@ An empty line asks whether the child lives. Any other line is a JSON object::
 
     {"command": "load_model", "model": {"name": "pi0-v2", "policy": "/models/pi0-v2"}}
     {"command": "unload_model", "name": "pi0-v1"}
+    {"command": "count_robots", "lately": 30000000000}
+    {
+        "command": "drive_in",
+        "formation": "flowing",
+        "options": {},
+        "prefix_limit": 2,
+        "denoise_limit": 16,
+    }
 
 The first line of all is the child's configuration and is read by
 :func:`takt.server.child_process.first_line`.
@@ -12,15 +20,18 @@ The first line of all is the child's configuration and is read by
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from takt.errors import ConfigError
-from takt.schema.commands import AskLife, Command, LoadModel, UnloadModel
+from takt.schema.commands import AskLife, Command, CountRobots, DriveIn, LoadModel, UnloadModel
 from takt.schema.serving import ServedModel
+from takt.units import Nanos
 
-__all__ = ["CommandLines", "load_line", "unload_line"]
+__all__ = ["CommandLines", "count_line", "drive_line", "load_line", "unload_line"]
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +46,19 @@ class _Unload(msgspec.Struct, tag_field="command", tag="unload_model", forbid_un
     name: str
 
 
-_decoder = msgspec.json.Decoder(_Load | _Unload)
+class _Count(msgspec.Struct, tag_field="command", tag="count_robots", forbid_unknown_fields=True):
+    lately: Annotated[int, Meta(ge=1)]
+
+
+class _Drive(msgspec.Struct, tag_field="command", tag="drive_in", forbid_unknown_fields=True):
+    formation: str
+    options: dict[str, Any]
+    prefix_limit: int | None
+    denoise_limit: int | None
+
+
+_Said: TypeAlias = _Load | _Unload | _Count | _Drive
+_decoder: msgspec.json.Decoder[_Said] = msgspec.json.Decoder(_Said)
 
 
 def load_line(model: ServedModel) -> dict[str, Any]:
@@ -46,6 +69,20 @@ def load_line(model: ServedModel) -> dict[str, Any]:
 def unload_line(name: str) -> dict[str, Any]:
     """The command to serve a model no longer, as plain values."""
     return {"command": "unload_model", "name": name}
+
+
+def count_line(lately: Nanos) -> dict[str, Any]:
+    """The command to say which robots ask for which model, as plain values."""
+    return {"command": "count_robots", "lately": lately}
+
+
+def drive_line(driven: Mapping[str, Any]) -> dict[str, Any]:
+    """The command to drive a device in another formation, as plain values.
+
+    Args:
+        driven: The fields of :class:`~takt.schema.commands.DriveIn`.
+    """
+    return {"command": "drive_in", **driven}
 
 
 class CommandLines:
@@ -72,4 +109,21 @@ def _read(line: bytes) -> Command | None:
     except (msgspec.DecodeError, ConfigError, UnicodeDecodeError) as error:
         log.warning("not a command: %s", error)
         return None
-    return LoadModel(said.model) if isinstance(said, _Load) else UnloadModel(said.name)
+    return _command(said)
+
+
+def _command(said: _Said) -> Command:
+    match said:
+        case _Load(model=model):
+            return LoadModel(model)
+        case _Unload(name=name):
+            return UnloadModel(name)
+        case _Count(lately=lately):
+            return CountRobots(lately)
+        case _Drive():
+            return DriveIn(
+                formation=said.formation,
+                options=said.options,
+                prefix_limit=said.prefix_limit,
+                denoise_limit=said.denoise_limit,
+            )

@@ -28,8 +28,9 @@ from takt.link.listener import listen
 from takt.runtime.config import WorkerConfig
 from takt.schema.serving import ServedModel
 from takt.server.children import ChildSpec
+from takt.server.model_roots import ModelRoots
 
-__all__ = ["Composition", "DevicePlan", "GatewayPlan", "ServerPlan", "split_cores"]
+__all__ = ["Composition", "DevicePlan", "GatewayPlan", "ServerPlan", "split_cores", "worker_name"]
 
 
 _MAX_NAME_LENGTH = 200
@@ -105,6 +106,8 @@ class ServerPlan:
     """What the network of a stock client takes, both ways."""
     hang_ms: float = 1000.0
     """See :attr:`takt.gateway.config.GatewayConfig.hang_ms`."""
+    model_roots: ModelRoots = field(default_factory=ModelRoots)
+    """Where its models may lie, those included that are loaded while it runs."""
 
     def __post_init__(self) -> None:
         _check_distinct("devices", [device.name for device in self.devices])
@@ -211,7 +214,7 @@ class Composition:
         server = f"{os.getpid()}-{secrets.token_hex(4)}"
         workers = {
             device.name: WorkerAddress(
-                name=f"worker-{device.name}", address=f"{server}/worker-{device.name}"
+                name=worker_name(device), address=f"{server}/{worker_name(device)}"
             )
             for device in plan.devices
         }
@@ -284,6 +287,11 @@ class Composition:
                 config={"gateway": _plain(config), **doors},
             )
         )
+
+
+def worker_name(device: DevicePlan) -> str:
+    """Name of the process that owns a device."""
+    return f"worker-{device.name}"
 
 
 def split_cores(cores: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -16,12 +16,12 @@ from typing import Any
 
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions, SimilarState
 from takt.errors import ConfigError
-from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
-from takt.policies.lerobot.paths import resolve_model
 from takt.policies.stand_in import PACED, check_fits_device
 from takt.schema.serving import ServedModel
 from takt.server.composition import DevicePlan, GatewayPlan, ServerPlan, split_cores
-from takt.server.fleet_file import DeviceEntry, FleetFile, GatewayEntry, ModelEntry
+from takt.server.fleet_entries import DeviceEntry, GatewayEntry, ModelEntry
+from takt.server.fleet_file import FleetFile
+from takt.server.model_roots import ModelRoots
 
 __all__ = ["server_plan"]
 
@@ -72,6 +72,7 @@ def server_plan(
             ),
             token=token,
             network_allowance_ms=network_allowance_ms,
+            model_roots=_roots(file, path.parent),
         )
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -148,15 +149,8 @@ def _cores(entry: DeviceEntry, cores: tuple[int, ...]) -> tuple[tuple[int, ...],
     return split_cores(cores)
 
 
-def _inside(
-    file: FleetFile, policy: str, folder: Path, options: Mapping[str, Any]
-) -> tuple[str, Mapping[str, Any]]:
-    """The path of a checkpoint, and its options with the root it may not leave."""
-    if not file.model_roots:
-        return str((folder / policy).resolve()), options
-    files = resolve_model(policy, [(folder / root).resolve() for root in file.model_roots])
-    is_checkpoint = is_lerobot_checkpoint(files.directory)
-    return str(files.directory), {**options, "root": str(files.root)} if is_checkpoint else options
+def _roots(file: FleetFile, folder: Path) -> ModelRoots:
+    return ModelRoots.of(file.model_roots, folder)
 
 
 def _model(file: FleetFile, name: str, folder: Path, device: DeviceEntry) -> ServedModel:
@@ -168,9 +162,7 @@ def _model(file: FleetFile, name: str, folder: Path, device: DeviceEntry) -> Ser
             raise ConfigError(f"models.{name}.options: a stand-in takes its batch sizes alone")
         options = dataclasses.asdict(file.stand_in_options(name))
     else:
-        policy = entry.policy or name
-        if policy not in KNOWN_POLICIES and not policy.startswith(PACED):
-            policy, options = _inside(file, policy, folder, options)
+        policy, options = _roots(file, folder).placed(entry.policy or name, options, folder)
     check_fits_device(name, policy, is_paced=device.paced is not None)
     return ServedModel(name=name, policy=policy, options=options, slo_ms=entry.slo_ms)
 

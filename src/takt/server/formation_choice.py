@@ -5,6 +5,9 @@ search as ``takt plan``, with fewer and shorter draws and a limit on the time it
 that carries the most robots in the proportions of the declared fleet wins; of equals lockstep, then
 flowing. Nothing is chosen behind anybody's back: :attr:`Choice.reason` is printed.
 
+While the server runs, :mod:`takt.server.reevaluation` has the choice made again for the robots that
+really ask; :meth:`Choice.is_better` says whether it is worth a change.
+
 Start reading at :func:`choose_formations`.
 """
 
@@ -36,6 +39,7 @@ __all__ = [
     "WITHIN",
     "Candidate",
     "Choice",
+    "ChosenDevice",
     "Load",
     "choose_formation",
     "choose_formations",
@@ -48,6 +52,8 @@ AUTO = "auto"
 WITHIN: Nanos = 60 * SECOND
 """Time a choice may take; what was not simulated by then is not chosen."""
 
+_WORTH_PERCENT = 5
+"""Least gain for which a formation is changed; draws of a choice differ by less."""
 _CRITERION = Criterion(num_draws=5, duration=20 * SECOND, warm_up=2 * SECOND)
 _FORMATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "lockstep": ({}, *({"gathering": rows} for rows in GATHERED)),
@@ -100,6 +106,15 @@ class Choice:
     took: Nanos
     is_complete: bool
     """Whether the time was enough to find the knee."""
+    present: Candidate | None = None
+    """The shape the device is driven in, where there is one, as it carries these robots."""
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the present shape should give way: the chosen one carries a twentieth more."""
+        if self.present is None or not self.is_complete or self.shape == self.present.shape:
+            return False
+        return 100 * self.candidates[0].robots >= (100 + _WORTH_PERCENT) * self.present.robots
 
     @property
     def reason(self) -> str:
@@ -114,11 +129,20 @@ class Choice:
         )
 
 
+class ChosenDevice(NamedTuple):
+    """A device whose formation was chosen, and what for."""
+
+    plan: DevicePlan
+    load: Load
+    shape: Shape
+
+
 def choose_formations(
     plan: ServerPlan,
     load_of: Callable[[DevicePlan], Load],
     runner: Callable[[Fleet], Runner],
     say: Callable[[str], None],
+    keep: Callable[[ChosenDevice], None] = lambda _: None,
 ) -> ServerPlan:
     """The plan with a formation for each device that has none yet.
 
@@ -127,6 +151,7 @@ def choose_formations(
         load_of: What such a device is to carry.
         runner: Simulates a fleet, see :func:`takt.sim.knee.serially`.
         say: Told the reason of each choice.
+        keep: Told what was chosen, for whoever reconsiders it.
 
     Raises:
         ConfigError: A device's load says too little to choose by.
@@ -135,11 +160,13 @@ def choose_formations(
     for device in plan.devices:
         if device.formation == AUTO:
             try:
-                choice = choose_formation(load_of(device), device, runner)
+                load = load_of(device)
+                choice = choose_formation(load, device, runner)
             except ConfigError as error:
                 raise ConfigError(f"devices.{device.name}: formation auto: {error}") from None
             say(f"{device.name}: {choice.reason}" if len(plan.devices) > 1 else choice.reason)
             device = _decided(device, choice.shape)
+            keep(ChosenDevice(device, load, choice.shape))
         devices.append(device)
     return dataclasses.replace(plan, devices=tuple(devices))
 
@@ -149,6 +176,7 @@ def choose_formation(
     device: DevicePlan,
     runner: Callable[[Fleet], Runner],
     *,
+    present: Shape | None = None,
     within: Nanos = WITHIN,
     clock: Callable[[], Nanos] = time.monotonic_ns,
 ) -> Choice:
@@ -158,6 +186,7 @@ def choose_formation(
         load: What it is to carry.
         device: Its discipline and its rule for late requests.
         runner: Simulates a fleet.
+        present: The shape it is driven in, if any: it is always simulated to the end.
         within: Time the choice may take.
         clock: Monotonic, in nanoseconds.
 
@@ -171,9 +200,14 @@ def choose_formation(
     fleets = _Fleets(load, device)
     shapes = sound_shapes(shapes_here(load.models), fleets.of)
     race = _Race(lambda shape: runner(fleets.of(shape)), began + within, clock)
+    driven = next((shape for shape in shapes if shape == present), None)
     is_complete = True
     try:
         shape = best_shape(shapes, race.runner, _CRITERION, race.take).shape
+        if driven is not None:
+            if not race.is_final(driven):
+                race.find_knee(driven)
+            shape = max(driven, shape, key=race.held)
         # Its knee may lie below where it seemed to be, and below where another one's seems to be.
         while (rival := max(shapes, key=race.held)) is not shape and not race.is_final(rival):
             race.find_knee(rival)
@@ -187,6 +221,7 @@ def choose_formation(
         declared=declared,
         took=clock() - began,
         is_complete=is_complete,
+        present=present and Candidate(present, race.held(driven) if driven else 0, None),
     )
 
 

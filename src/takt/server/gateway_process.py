@@ -18,6 +18,7 @@ event               fields
 ``model_added``     ``model``: robots may ask for it
 ``model_removed``   ``model``: robots may ask for it no longer
 ``model_refused``   ``model``, ``reason``: it was not added or removed
+``robots``          ``over_ms`` and ``models``: ``robots`` and ``requests`` of each, when asked
 ``worker_lost``     ``worker``, ``reason``
 ``worker_back``     ``worker``: it has been lost and serves again
 ``worker_hung``     ``worker``, ``silence_ms``: it should be killed
@@ -48,7 +49,7 @@ from takt.errors import ConfigError
 from takt.gateway.config import GatewayConfig
 from takt.gateway.gateway import Gateway
 from takt.gateway.models import open_model
-from takt.schema.commands import AskLife, LoadModel, UnloadModel
+from takt.schema.commands import AskLife, CountRobots, DriveIn, LoadModel, UnloadModel
 from takt.schema.serving import ServedModel
 from takt.server.child_process import allow_many_files, announce, begin_log, first_line
 from takt.server.commands import CommandLines
@@ -205,6 +206,10 @@ class _Commands:
                     adding.add_done_callback(self._adding.discard)
                 case UnloadModel(name):
                     self._remove(name)
+                case CountRobots(lately):
+                    _announce("robots", self._gateway.robots(lately))
+                case DriveIn():
+                    pass  # it is the workers who drive
 
     async def _add(self, served: ServedModel) -> None:
         try:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -22,6 +24,7 @@ from takt.errors import ConfigError
 from takt.schema.serving import ServedModel
 from takt.server.children import Child
 from takt.server.commands import load_line, unload_line
+from takt.server.model_roots import ModelRoots
 
 __all__ = ["ModelDesk"]
 
@@ -32,11 +35,18 @@ class ModelDesk:
     Args:
         workers: Processes that own devices.
         gateways: Processes that own doors.
+        roots: Where the models may lie; anywhere by default.
     """
 
-    def __init__(self, workers: Sequence[Child], gateways: Sequence[Child]) -> None:
+    def __init__(
+        self,
+        workers: Sequence[Child],
+        gateways: Sequence[Child],
+        roots: ModelRoots | None = None,
+    ) -> None:
         self._workers = workers
         self._gateways = gateways
+        self._roots = roots or ModelRoots()
         self._states: dict[tuple[str, str], str] = {}
         self._waiting: list[tuple[Child, str, asyncio.Future[Mapping[str, Any]]]] = []
         self._turn = asyncio.Lock()
@@ -63,21 +73,27 @@ class ModelDesk:
                 "slo_ms": model["slo_ms"],
                 "worker": worker.spec.name,
                 "state": self._states.get((worker.spec.name, model["name"]), "loading"),
+                "formation": worker.config.get("formation", ""),
             }
             for worker in self._workers
             for model in _models_of(worker)
         ]
 
-    async def load(self, served: ServedModel, worker: str | None = None) -> None:
+    async def load(
+        self, served: ServedModel, worker: str | None = None, folder: Path | None = None
+    ) -> None:
         """Serve one more model; returns when it is warm.
 
         Args:
-            served: The model.
+            served: The model. Its policy is held to the same model roots as those at the start.
             worker: On which worker; None: on the only one.
+            folder: Where a relative path starts if there are no roots; None: the server's own.
 
         Raises:
             ConfigError: It cannot be served, and why. Nothing has changed.
         """
+        policy, options = self._roots.placed(served.policy, served.options, folder or Path.cwd())
+        served = replace(served, policy=policy, options=options)
         async with self._turn:
             target = self._worker(worker)
             if any(model["name"] == served.name for model in self._all_models()):

@@ -21,6 +21,8 @@ from takt.errors import ConfigError
 from takt.server.admin import Admin
 from takt.server.children import Child, ChildSpec
 from takt.server.model_desk import ModelDesk
+from takt.server.model_roots import ModelRoots
+from takt.server.reevaluation import Reevaluation
 from takt.units import SECOND, Nanos
 
 __all__ = ["Supervisor"]
@@ -39,6 +41,8 @@ class Supervisor:
         gateway_patience: How long a gateway may not answer before it counts as hung.
         worker_patience: The same of a worker, which may be loading a model.
         admin: Address of the operator's door; None: there is none.
+        reevaluation: Looks after formations that were chosen; None: they stay as they are.
+        model_roots: Where models loaded through that door may lie; anywhere by default.
         clock: Monotonic, in nanoseconds.
     """
 
@@ -52,6 +56,8 @@ class Supervisor:
         gateway_patience: Nanos = 2 * SECOND,
         worker_patience: Nanos = 30 * SECOND,
         admin: str | None = None,
+        model_roots: ModelRoots | None = None,
+        reevaluation: Reevaluation | None = None,
         clock: Callable[[], Nanos] = time.monotonic_ns,
     ) -> None:
         self._on_event = on_event
@@ -63,7 +69,10 @@ class Supervisor:
         self.gateways = [
             Child(spec, self._heard, clock, patience=gateway_patience) for spec in gateways
         ]
-        self.models = ModelDesk(self.workers, self.gateways)
+        self.models = ModelDesk(self.workers, self.gateways, model_roots)
+        self._reevaluation = reevaluation
+        if reevaluation is not None:
+            reevaluation.attend(self.workers, self.gateways, self._on_event)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -91,14 +100,24 @@ class Supervisor:
             for child in (*self.workers, *self.gateways)
         ]
         stop = asyncio.create_task(self._stop.wait())
+        watch = asyncio.create_task(self._watch_population())
         try:
             done, _ = await asyncio.wait([stop, *lives], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            watch.cancel()
             await self._stop_children()
             stop.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
+        await asyncio.gather(watch, *lives, return_exceptions=True)
         for life in done - {stop}:
             life.result()
+
+    async def _watch_population(self) -> None:
+        if self._reevaluation is None:
+            return
+        try:
+            await self._reevaluation.run()
+        except Exception:
+            log.exception("formations are not looked after any more")
 
     def kill(self, name: str) -> None:
         """End one child at once; it is started again.
@@ -118,7 +137,9 @@ class Supervisor:
             log.warning("worker hung: name=%s", hung)
             self.kill(hung)
         self.models.heard(child, event)
-        self._on_event(child.spec.name, {**event, "pid": child.pid})
+        told = event if self._reevaluation is None else self._reevaluation.heard(child, event)
+        if told is not None:
+            self._on_event(child.spec.name, {**told, "pid": child.pid})
 
     async def _stop_children(self) -> None:
         for group in (self.gateways, self.workers):

@@ -1,14 +1,21 @@
+import json
+
 import pytest
 from tests.cli.tracing.made import SERVED_AND_SUPERSEDED, lines_of, setup, setup_line
 
 from takt.cli.tracing.reading import read_trace
-from takt.core.events import Cancel, Moved
+from takt.core.events import Cancel, Moved, Switched
 from takt.core.trace import Setup
 from takt.errors import UsageError
 
 
 def test_what_was_written_is_read_again() -> None:
-    events = [*SERVED_AND_SUPERSEDED, Cancel(6_000_000_000, 3), Moved(6_000_000_001, 3, 0, 1, 7)]
+    events = [
+        *SERVED_AND_SUPERSEDED,
+        Cancel(6_000_000_000, 3),
+        Moved(6_000_000_001, 3, 0, 1, 7),
+        Switched(6_000_000_002, json.loads(json.dumps(setup("flowing").to_json()))),
+    ]
 
     made, *read = read_trace(lines_of((setup(), events)))
 

@@ -15,7 +15,7 @@ from tests.cli.tracing.made import (
 )
 
 from takt.cli.tracing.story import Story, Window, stories_of
-from takt.core.events import Event, Moved
+from takt.core.events import Event, Moved, Switched
 from takt.core.request import Phase, Stage
 from takt.errors import UsageError
 from takt.units import ms
@@ -149,6 +149,20 @@ def test_a_clock_that_began_anew_goes_on_where_the_last_one_ended() -> None:
     _, two = stories_of([setup(), *SERVED_AND_SUPERSEDED, setup(), *anew])
 
     assert (two.start, two.end) == (ms(50), ms(60))
+
+
+def test_after_a_switch_a_story_of_its_own_goes_on_with_the_clock() -> None:
+    flowing = setup("flowing")
+    again = [submit(5, 310), decide(310, launch(PREFIX, 5)), finish(320, PREFIX)]
+
+    one, two = stories_of(
+        [setup(), *SERVED_AND_SUPERSEDED, Switched(at(300), flowing.to_json()), *again]
+    )
+
+    assert (one.setup.formation, two.setup.formation) == ("lockstep", "flowing")
+    assert one.start is not None
+    assert two.start is not None
+    assert two.start > one.end
 
 
 def test_a_setup_under_which_nothing_happened_is_no_story() -> None:

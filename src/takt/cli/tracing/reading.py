@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, cast
 
-from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit
+from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit, Switched
 from takt.core.launch import Lane, Launch
 from takt.core.request import Phase, Stage
 from takt.core.trace import Setup
@@ -101,5 +101,6 @@ _EVENTS: dict[str, Callable[[_Fields], Event]] = {
     "finish": _finish,
     "decide": _decide,
     "moved": lambda fields: Moved(**fields),
+    "switched": lambda fields: Switched(**fields),
     "ended": _ended,
 }

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from takt.core.events import Decide, Ended, Event, Finish, Moved, Submit
+from takt.core.events import Decide, Ended, Event, Finish, Moved, Submit, Switched
 from takt.core.launch import Lane, Launch
 from takt.core.request import Phase, Stage
 from takt.core.trace import Setup
@@ -314,6 +314,8 @@ def stories_of(parts: Iterable[Setup | Event], window: Window = ALWAYS) -> list[
     origin: Nanos | None = None
     last: Nanos = 0
     for part in parts:
+        if isinstance(part, Switched):  # nothing is under way: what follows is a story of its own
+            part = Setup.from_json(part.setup)
         if isinstance(part, Setup):
             stories.append(Story(part, window))
             continue

@@ -1,0 +1,68 @@
+"""A gateway knows how many robots ask for which model, and how often."""
+
+from tests.gateway.doubles import Bench, observe, run
+
+from takt.gateway.robots import RobotsSeen
+from takt.units import SECOND, ms
+
+
+def seen() -> RobotsSeen:
+    robots = RobotsSeen(0)
+    robots.note(1, "pi0", SECOND)
+    robots.note(2, "pi0", 2 * SECOND)
+    robots.note(2, "pi0", 3 * SECOND)
+    robots.note(3, "act", 3 * SECOND)
+    return robots
+
+
+def test_a_robot_counts_once_however_often_it_asks() -> None:
+    assert seen().report(10 * SECOND, 4 * SECOND) == {
+        "over_ms": 4000.0,
+        "models": {"pi0": {"robots": 2, "requests": 3}, "act": {"robots": 1, "requests": 1}},
+    }
+
+
+def test_a_robot_that_is_silent_or_has_left_does_not_count() -> None:
+    robots = seen()
+    robots.forget(3)
+
+    assert robots.report(SECOND, 4 * SECOND)["models"] == {"pi0": {"robots": 1, "requests": 3}}
+
+
+def test_a_robot_counts_for_the_model_it_asked_for_last() -> None:
+    robots = seen()
+    robots.note(1, "act", 4 * SECOND)
+
+    models = robots.report(10 * SECOND, 4 * SECOND)["models"]
+
+    assert models == {"pi0": {"robots": 1, "requests": 3}, "act": {"robots": 2, "requests": 2}}
+
+
+def test_requests_are_counted_from_report_to_report() -> None:
+    robots = seen()
+    robots.report(10 * SECOND, 4 * SECOND)
+    robots.note(3, "act", 4 * SECOND + ms(100))
+
+    assert robots.report(10 * SECOND, 4 * SECOND + ms(500)) == {
+        "over_ms": 500.0,
+        "models": {"pi0": {"robots": 2, "requests": 0}, "act": {"robots": 1, "requests": 1}},
+    }
+
+
+def test_a_gateway_counts_robots_that_ask_and_forgets_those_that_leave() -> None:
+    async def main() -> None:
+        bench = Bench()
+        gateway = await bench.start()
+        connection = gateway.connect(lambda _: None)
+        for robot in ("a", "b", "a"):
+            await connection.session(robot).infer("echo", observe(), arrival=0)
+        gateway.connect(lambda _: None).session("c")  # connected, and has not asked
+
+        counted = gateway.robots(10 * SECOND)["models"]
+        connection.close()
+
+        assert counted == {"echo": {"robots": 2, "requests": 3}}
+        assert gateway.robots(10 * SECOND)["models"] == {}
+        bench.close(gateway)
+
+    run(main)
