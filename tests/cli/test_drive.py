@@ -86,6 +86,12 @@ def test_each_group_of_robots_asks_its_model(server: Server) -> None:
     assert [plan.behaviour.model for plan in plans] == ["mini", "mini", "echo"]
 
 
+def test_robots_of_a_model_are_numbered_as_in_a_simulation(server: Server) -> None:
+    plans = Drive(address=ADDRESS, robots=("mini=2", "1", "mini=1"), model="echo").plans()
+
+    assert [plan.stream for plan in plans] == ["mini-0", "mini-1", "echo-0", "mini-2"]
+
+
 def test_each_robot_connects_under_a_name_that_no_other_run_uses(server: Server) -> None:
     plans = [*Drive(address=ADDRESS).plans(), *Drive(address=ADDRESS).plans()]
     server.asked.clear()

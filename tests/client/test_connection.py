@@ -1,14 +1,19 @@
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.client.fakes import TAKT, ScriptedTransport, chunk, reply
+from tests.wire.pictures import natural, red
 
 from takt.client.connection import Connection
 from takt.client.errors import ConnectionLostError
+from takt.client.image_settings import ImageSettings, SendImages
+from takt.doors.openpi_images import image_offer
 from takt.errors import ConfigError, InvariantError, RefusedError, UsageError, WireError
 from takt.policies.echo import EchoOptions, echo_spec
 from takt.schema.plain import to_plain
+from takt.schema.spec import CameraSpec, ObservationSpec
 from takt.testing import ManualClock
 from takt.units import ms, seconds
 
@@ -165,3 +170,72 @@ def test_a_spec_of_a_later_version_does_not_keep_a_robot_from_asking() -> None:
         _ = connection.spec
 
     assert connection.infer(OBSERVATION).actions.shape == (4, 2)
+
+
+CAMERA = CameraSpec(name="top", height=12, width=16, resize="stretch")
+SPEC = ObservationSpec(cameras=(CAMERA,), state_dim=2)
+TAKES_IMAGES = {
+    "takt": {
+        "model": "mini",
+        "spec": to_plain(replace(echo_spec("mini", EchoOptions()), observation=SPEC)),
+        "images": image_offer(SPEC),
+    }
+}
+
+
+def sending(
+    metadata: Mapping[str, object], send: SendImages, clock: ManualClock | None = None
+) -> tuple[Connection, ScriptedTransport]:
+    transport = ScriptedTransport(reply(chunk()))
+    settings = ImageSettings(send=send)
+    now = (clock or ManualClock()).now
+    return Connection(transport, metadata, images=settings, clock=now), transport
+
+
+def test_images_are_sent_as_the_server_takes_them_and_the_bytes_are_told() -> None:
+    connection, transport = sending(TAKES_IMAGES, "png")
+    picture = red(240, 320)
+
+    answer = connection.infer({**OBSERVATION, "observation/top": picture})
+
+    file = transport.sent[0]["observation/top"]
+    assert (file.encoding, file.shape) == ("png", (12, 16, 3))
+    assert answer.sent_bytes < 1_000
+    assert answer.raw_bytes == answer.sent_bytes + picture.nbytes - len(file.data)
+
+
+def test_an_observation_that_goes_as_it_is_has_as_many_bytes_as_are_sent() -> None:
+    connection, _ = sending(TAKES_IMAGES, "as_given")
+
+    answer = connection.infer({**OBSERVATION, "observation/top": natural()})
+
+    assert answer.raw_bytes == answer.sent_bytes > natural().nbytes
+
+
+@pytest.mark.parametrize("metadata", [{}, TAKT, {"takt": {"images": 5, "spec": {"new": 1}}}])
+def test_a_server_that_says_nothing_of_images_gets_arrays(
+    metadata: Mapping[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    connection, transport = sending(metadata, "jpeg")
+
+    connection.infer({**OBSERVATION, "observation/top": natural()})
+
+    np.testing.assert_array_equal(transport.sent[0]["observation/top"], natural())
+    assert connection.images.encoding is None
+    assert "no image is encoded, as the server takes no jpeg" in caplog.text
+
+
+class PreparingClock(ManualClock):
+    """Every look at it takes 4 ms."""
+
+    def now(self) -> int:
+        return self.advance(ms(4))
+
+
+def test_the_time_that_preparing_images_took_is_no_longer_there() -> None:
+    connection, transport = sending(TAKES_IMAGES, "png", PreparingClock())
+
+    connection.infer({**OBSERVATION, "observation/top": natural()}, due_in=ms(10), expires_in=ms(3))
+
+    assert transport.sent[0]["takt"]["due_ms"] == 6.0
+    assert 0 < transport.sent[0]["takt"]["expires_ms"] < 0.001

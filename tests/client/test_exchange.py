@@ -1,3 +1,4 @@
+import dataclasses
 from typing import NoReturn
 
 import numpy as np
@@ -263,3 +264,14 @@ def test_a_merge_rule_that_raises_is_a_failure_that_is_counted() -> None:
     status = exchange.status()
     assert (status.failures, status.last_failure) == ({"merge": 1}, "no such joint")
     assert (status.remaining, status.late, status.is_waiting) == (2, 0, False)
+
+
+def test_the_bytes_of_the_newest_observation_are_told() -> None:
+    exchange = exchange_of(ManualClock())
+    exchange.observe(seen(1))
+    came = dataclasses.replace(answer(), sent_bytes=900, raw_bytes=4000)
+
+    exchange.answered(taken(exchange), came)
+
+    status = exchange.status()
+    assert (status.sent_bytes, status.raw_bytes) == (900, 4000)

@@ -8,6 +8,7 @@ import pytest
 from takt.doors.openpi_keys import read_observation
 from takt.errors import ObservationError
 from takt.schema.check import check_observation
+from takt.schema.encoded_image import EncodedImage
 from takt.schema.observation import image_key
 from takt.schema.spec import CameraSpec, ObservationSpec
 
@@ -107,6 +108,46 @@ def test_the_wrong_kind_is_refused_in_the_clients_spelling(
 
     assert caught.value.key == key
     assert received in caught.value.received
+
+
+FILE = EncodedImage(encoding="jpeg", data=b"not looked at", shape=(4, 5, 3))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"observation/top_image": FILE, "observation/wrist": IMAGE},
+        {"images": {"top": FILE, "wrist": IMAGE}},
+        {"observation.images.top": FILE, "observation.images.wrist": IMAGE},
+    ],
+)
+def test_an_image_as_a_file_is_bound_to_its_camera_and_not_decoded(values: dict[str, Any]) -> None:
+    observation = read_observation({**values, "state": STATE}, TWO_CAMERAS)
+
+    assert observation.encoded == {"top": FILE}
+    assert observation.images.keys() == {"wrist"}
+    assert observation.spelling(image_key("top")) in {
+        "observation/top_image",
+        "images/top",
+        "observation.images.top",
+    }
+
+
+def test_a_camera_sends_an_array_or_a_file_and_not_both() -> None:
+    with pytest.raises(ObservationError, match="a second one of 'top'"):
+        read_observation({"top": FILE, "images": {"top": IMAGE}, "state": STATE}, TWO_CAMERAS)
+
+
+def test_an_image_as_a_file_is_an_image_under_any_name() -> None:
+    assert read_observation({"state": STATE, "front": FILE}, ANY).encoded.keys() == {"front"}
+
+
+@pytest.mark.parametrize("key", ["state", "prompt", "observation/joint_position"])
+def test_an_image_as_a_file_is_nothing_else(key: str) -> None:
+    with pytest.raises(ObservationError, match="a jpeg image") as caught:
+        read_observation({key: FILE}, ANY)
+
+    assert caught.value.key == key
 
 
 def test_a_text_array_of_one_is_an_instruction() -> None:

@@ -7,13 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.wire.pictures import noise
 
 from takt.doors.openpi_keys import read_observation
 from takt.doors.openpi_repeats import ReadRequest, RepeatReader
 from takt.errors import RefusedError
+from takt.schema.encoded_image import EncodedImage
 from takt.schema.observation import Observation
 from takt.schema.spec import ObservationSpec
+from takt.wire.image_files import encode_image
 from takt.wire.limits import Limits
+from takt.wire.msgpack_images import spell_image
 from takt.wire.openpi import decode_observation, encode_observation
 from takt.wire.openpi_options import RequestOptions, split_options
 
@@ -119,6 +123,15 @@ def test_what_cannot_be_put_together_again_from_its_arrays_is_not_remembered(
         reader = reader_after(message_of(values=values))
     except RefusedError:
         return
+
+    assert reader.read(message_of(values=values), SPEC) is None
+
+
+def test_a_message_with_an_image_as_a_file_is_never_remembered() -> None:
+    file = EncodedImage(encoding="png", data=encode_image(noise(), "png"), shape=(24, 40, 3))
+    values = {"observation/image": spell_image(file)}
+
+    reader = reader_after(message_of(values=values))
 
     assert reader.read(message_of(values=values), SPEC) is None
 

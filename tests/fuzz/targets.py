@@ -13,15 +13,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from takt.doors.http_request import HttpError, read_request
+from takt.doors.openpi_keys import read_observation
 from takt.errors import ConfigError, RefusedError
+from takt.gateway.decoding import with_decoded_images
 from takt.policies.lerobot.documents import parse_object
 from takt.policies.lerobot.tensor_file import TensorFile
+from takt.schema.encoded_image import ENCODINGS, EncodedImage
+from takt.schema.spec import ObservationSpec
+from takt.wire.image_files import encode_image
 from takt.wire.lerobot import decode_actions, decode_observation, decode_setup
 from takt.wire.lerobot_messages import ObservationAssembler, decode_observation_message
 from takt.wire.limits import Limits
+from takt.wire.msgpack_images import spell_image
 from takt.wire.openpi import decode_observation as decode_openpi
-from takt.wire.openpi import decode_reply
+from takt.wire.openpi import decode_reply, encode_observation
 from takt.wire.openpi_options import split_options
 
 __all__ = ["TARGETS", "Target"]
@@ -45,6 +53,10 @@ MSGPACK_WORDS = [
     b"\xa9__ndarray__",
     b"\xa2nd\xc3",
     b"|O8",
+]
+IMAGE_WORDS = [
+    *(bytes((0xFF, marker)) for marker in (0xC0, 0xC1, 0xC2, 0xC4, 0xDA, 0xD0, 0xD8, 0xD9)),
+    *(b"IDAT", b"IEND", b"IHDR", b"acTL", b"jpeg", b"png", b"\x00\x00\x00\x00"),
 ]
 JSON_WORDS = [b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"NaN", b"1e999", b"\\u0000", b"-"]
 
@@ -78,6 +90,24 @@ def of_kind(protocol: str, *kinds: str) -> Callable[[], list[bytes]]:
 
 def read_openpi(data: bytes) -> object:
     return split_options(decode_openpi(data, LIMITS).values)
+
+
+def read_images(data: bytes) -> object:
+    """As the door and then a thread of the gateway: every image of a message is decoded."""
+    message = read_observation(decode_openpi(data, LIMITS).values, ObservationSpec())
+    return with_decoded_images(message, ObservationSpec())
+
+
+def image_messages() -> list[bytes]:
+    """Observations with images as files, small ones so that damage hits what matters."""
+    picture = np.arange(6 * 8 * 3, dtype=np.uint8).reshape(6, 8, 3)
+    files = [
+        EncodedImage(encoding=name, data=encode_image(picture, name), shape=(6, 8, 3))
+        for name in ENCODINGS
+    ]
+    return [
+        encode_observation({"observation/top": spell_image(file), "state": [1.0]}) for file in files
+    ]
 
 
 def read_openpi_reply(data: bytes) -> object:
@@ -150,6 +180,11 @@ TARGETS = {
         decode=read_openpi,
         corpus=of_kind("openpi", "observation_frame"),
         words=tuple(MSGPACK_WORDS),
+    ),
+    "encoded_images": Target(
+        decode=read_images,
+        corpus=image_messages,
+        words=(*MSGPACK_WORDS, *IMAGE_WORDS),
     ),
     "openpi_reply": Target(
         decode=read_openpi_reply,

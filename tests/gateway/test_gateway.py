@@ -14,17 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.gateway.doubles import Bench, FakeWorker, code_of, observe, run, settled
+from tests.wire.pictures import noise
 
-from takt.errors import RefusedError
+from takt.errors import ObservationError, RefusedError
 from takt.gateway.connection import GatewayConnection, GatewaySession
 from takt.gateway.gateway import Gateway
 from takt.gateway.request import Answer
 from takt.link.messages import Outcome
 from takt.policies.interface import Preprocessor
+from takt.schema.encoded_image import EncodedImage
 from takt.schema.observation import Observation
 from takt.schema.row import RowHeader, RowRequest
 from takt.schema.spec import PolicySpec
 from takt.session.timing import Declared
+from takt.wire.image_files import encode_image
 
 
 def session_of(gateway: Gateway, robot: str | None = None) -> GatewaySession:
@@ -459,6 +462,81 @@ def test_a_lent_observation_that_a_thread_prepares_is_prepared_as_it_was_when_it
         gated.gate.set()
 
         np.testing.assert_array_equal((await answer).actions[0], [5, 5, 5])
+        bench.close(gateway)
+
+    run(main)
+
+
+def seen_in(data: bytes | memoryview) -> Observation:
+    """An observation with a picture as a file."""
+    image = EncodedImage(encoding="png", data=data, shape=(24, 40, 3))
+    return Observation(state=np.full(3, 5, np.float32), encoded={"top": image})
+
+
+class WatchfulPreprocessor(GatedPreprocessor):
+    """Notes what it is given, and by which thread."""
+
+    def write(
+        self, observation: Observation, slot: Mapping[str, NDArray[Any]], request: RowRequest
+    ) -> RowHeader:
+        self.seen = observation
+        self.thread = threading.get_ident()
+        return super().write(observation, slot, request)
+
+
+def test_a_lent_file_is_decoded_by_a_thread_even_for_a_model_whose_rows_are_light() -> None:
+    async def main() -> None:
+        bench = Bench()
+        gateway = await bench.start()
+        model = gateway._models["echo"]
+        watchful = WatchfulPreprocessor(model.preprocessor)
+        watchful.gate.set()
+        gateway._models["echo"] = dataclasses.replace(model, preprocessor=watchful)
+        buffer = bytearray(encode_image(noise(), "png"))
+
+        answer = session_of(gateway).infer(
+            "echo", seen_in(memoryview(buffer)), arrival=0, is_lent=True
+        )
+        buffer[:] = bytes(len(buffer))  # the lender uses its memory again
+
+        np.testing.assert_array_equal((await answer).actions[0], [5, 5, 5])
+        np.testing.assert_array_equal(watchful.seen.images["top"], noise())
+        assert not watchful.seen.encoded
+        assert watchful.thread != threading.get_ident()
+        bench.close(gateway)
+
+    run(main)
+
+
+def test_a_file_that_does_not_decode_is_the_fault_of_its_own_request_alone() -> None:
+    async def main() -> None:
+        bench = Bench()
+        gateway = await bench.start()
+        session = session_of(gateway)
+
+        with pytest.raises(ObservationError, match=r"images\.top: expected a PNG file"):
+            await session.infer("echo", seen_in(b"no picture"), arrival=0)
+
+        assert (await session.infer("echo", observe(2), arrival=0)).actions[0, 0] == 2
+        assert gateway.statistics()["slots_free"] == 8
+        bench.close(gateway)
+
+    run(main)
+
+
+def test_the_files_of_a_superseded_observation_are_never_looked_at() -> None:
+    async def main() -> None:
+        bench = Bench(answers=False)
+        gateway = await bench.start(num_slots=1)
+        session_of(gateway).infer("echo", observe(), arrival=0)
+        session = session_of(gateway)
+        older = session.infer("echo", seen_in(b"no picture"), arrival=0)
+
+        newer = session.infer("echo", observe(2), arrival=0)
+        await settled()
+
+        assert code_of(older) == "superseded"
+        assert not newer.done()
         bench.close(gateway)
 
     run(main)

@@ -73,12 +73,14 @@ class GatewayServer:
     def __init__(
         self,
         *,
+        policy: str = "echo",
         options: Mapping[str, Any] | None = None,
         slo_ms: float = 5000.0,
         token: str | None = None,
+        ready_s: float = TIMEOUT_S,
         **gateway: object,
     ) -> None:
-        model = {"name": "echo", "policy": "echo", "options": options or {}, "slo_ms": slo_ms}
+        model = {"name": policy, "policy": policy, "options": options or {}, "slo_ms": slo_ms}
         self._address = f"test-{os.getpid()}-{secrets.token_hex(4)}"
         self._models = [model]
         self._socket: socket.socket = listen(self._address)
@@ -94,7 +96,7 @@ class GatewayServer:
         self.port = 0
         waited = {"listening", "ready"}
         while waited:
-            said = self.gateway.heard.get(timeout=TIMEOUT_S)
+            said = self.gateway.heard.get(timeout=ready_s)
             self.port = said.get("port", self.port)
             waited.discard(said["event"])
 

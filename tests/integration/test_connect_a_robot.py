@@ -13,10 +13,10 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE |
 
 
 def test_the_page_has_programs() -> None:
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 4
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["ask", "errors", "control"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["ask", "errors", "images", "control"])
 def test_a_program_of_the_page_runs(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "server:8000" in program
     with openpi_server(metadata={"takt": {"model": "echo"}}) as address:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from websockets.sync.client import connect as websocket
 
-from takt.client import connect
+from takt.client import Leftover, connect
 from takt.policies.lerobot.golden import read_golden
 from takt.policies.lerobot.opening import CheckpointOptions, open_checkpoint
 from takt.schema.row import Executing
@@ -27,30 +27,45 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "policies"
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
+@pytest.fixture(scope="module", params=["pi0_relative", "smolvla"])
+def fold(request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
+    """A golden run, and the port that serves its checkpoint."""
+    pytest.importorskip("torch", reason="the networks need torch")
+    directory = GOLDEN / request.param
+    with serving(directory) as port:
+        yield directory, port
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("family", ["pi0_relative", "smolvla"])
-def test_a_served_checkpoint_gives_the_golden_actions(family: str) -> None:
-    check_first_case(GOLDEN / family)
+def test_a_served_checkpoint_gives_the_golden_actions(fold: tuple[Path, int]) -> None:
+    directory, port = fold
+    check_first_case(directory, port)
 
 
 @pytest.mark.timeout(120)
 def test_absolute_actions_of_the_collection_are_the_golden_ones(fixtures: Path) -> None:
-    check_first_case(fixtures / "policies" / "pi0")
+    pytest.importorskip("torch", reason="the networks need torch")
+    directory = fixtures / "policies" / "pi0"
+    with serving(directory) as port:
+        check_first_case(directory, port)
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("family", ["pi0_relative", "smolvla"])
 def test_the_exported_checkpoint_gives_the_golden_actions(family: str, tmp_path: Path) -> None:
-    check_first_case(GOLDEN / family, "--engine", "openvino", "--engine-cache", str(tmp_path))
+    pytest.importorskip("torch", reason="exports are made with torch")
+    directory = GOLDEN / family
+    with serving(directory, "--engine", "openvino", "--engine-cache", str(tmp_path)) as port:
+        check_first_case(directory, port)
 
 
-def check_first_case(directory: Path, *options: str) -> None:
-    pytest.importorskip("torch", reason="the networks need torch")
+def check_first_case(directory: Path, port: int) -> None:
     golden = read_golden(directory)
     case = next(case for case in golden.cases if case.name == "A")
     observation = first_observation(directory)
 
-    actions = served(directory, observation, *options)
+    with connect(f"127.0.0.1:{port}") as robot:
+        actions = robot.infer(observation).actions
 
     checkpoint = open_checkpoint(directory / "checkpoint", CheckpointOptions())
     unit = checkpoint.pipeline.action.unit
@@ -61,12 +76,12 @@ def check_first_case(directory: Path, *options: str) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("family", ["pi0_relative", "smolvla"])
-def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(family: str) -> None:
-    pytest.importorskip("torch", reason="the networks need torch")
-    directory = GOLDEN / family
+def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(
+    fold: tuple[Path, int],
+) -> None:
+    directory, port = fold
     observation = first_observation(directory)
-    with serving(directory) as port, websocket(f"ws://127.0.0.1:{port}", max_size=None) as robot:
+    with websocket(f"ws://127.0.0.1:{port}", max_size=None) as robot:
         digest = msgpack.unpackb(robot.recv())["takt"]["spec"]["digest"]
 
         def send(leftover: Executing | None) -> str | bytes:
@@ -85,7 +100,13 @@ def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(fami
         guided, said = ask(left)
         other, refused = ask(replace(left, digest="sha256:other"))
         error = send(replace(left, delay=10))
+        with connect(f"127.0.0.1:{port}") as ours:
+            first = replace(ours.infer(observation), actions=executed[:9])
+            rest = Leftover.of(first, executed=0, inference_delay=5, execution_horizon=9)
+            asked_by_client = ours.infer(observation, leftover=rest)
 
+    np.testing.assert_array_equal(asked_by_client.actions, guided)
+    assert (first.chunking, asked_by_client.chunking) == (None, "guided")
     assert said_of_none is None
     assert said == {"model_digest": digest, "chunking": "guided"}
     assert refused["model_digest"] == digest
@@ -107,11 +128,6 @@ def first_observation(directory: Path) -> dict[str, Any]:
         "prompt": case.tasks[0],
         "noise": case.noise[0].ravel(),
     }
-
-
-def served(directory: Path, observation: dict[str, Any], *options: str) -> np.ndarray:
-    with serving(directory, *options) as port, connect(f"127.0.0.1:{port}") as robot:
-        return np.array(robot.infer(observation).actions)
 
 
 @contextmanager

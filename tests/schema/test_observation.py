@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from takt.schema.encoded_image import EncodedImage
 from takt.schema.observation import STATE_KEY, Observation, image_key
 
 
@@ -26,6 +27,18 @@ def test_its_memory_counts_images_and_state() -> None:
     image = np.zeros((4, 5, 3), np.uint8)
 
     assert Observation(images={"a": image}, state=np.zeros(3, np.float32)).num_bytes == 60 + 12
+
+
+def test_an_image_that_is_not_decoded_counts_as_it_is_and_is_copied_with_the_rest() -> None:
+    buffer = bytearray(b"a file")
+    file = EncodedImage(encoding="png", data=memoryview(buffer), shape=(48, 64, 3))
+    observation = Observation(encoded={"top": file})
+
+    owned = observation.owned()
+    buffer[:] = b"no one"
+
+    assert observation.num_bytes == 6
+    assert owned.encoded["top"].data == b"a file"
 
 
 def test_an_owned_observation_shares_no_memory_and_is_otherwise_the_same() -> None:

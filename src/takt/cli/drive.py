@@ -21,6 +21,7 @@ from takt.cli.driving.live_table import LOOK_EVERY, Onlooker, show_figures
 from takt.cli.driving.robot import Behaviour, Deadline
 from takt.cli.option_numbers import check_numbers
 from takt.client.connection import Connection, connect
+from takt.client.image_settings import ImageSettings, SendImages
 from takt.errors import ConfigError, UsageError
 from takt.policies.stand_in import PACED
 from takt.units import SECOND, Nanos, ms, seconds
@@ -69,6 +70,9 @@ class Drive:
     """Control ticks per second; what the model was made for when absent, or 50."""
     deadline: Deadline = "queue"
     """What Takt is told: when each robot's queue runs dry (queue), or nothing (slo)."""
+    images: SendImages = "as_given"
+    """How camera images are sent, if the server takes them so: as_given, png or jpeg. They have the
+    model's size already, so there is nothing to gain from resized."""
     token_file: Path | None = None
     """File with the server's token. The environment variable TAKT_TOKEN does the same."""
     json: bool = False
@@ -122,6 +126,7 @@ class Drive:
             ConfigError: A number is.
         """
         check_numbers(self, _MOST)
+        ImageSettings(send=self.images)
         self._counts()
 
     def plans(self) -> list[Plan]:
@@ -145,6 +150,7 @@ class Drive:
                 behaviour=kind.behaviour,
                 episode=episode,
                 connect=partial(self._connect, kind, f"drive-{run}-{number}", token),
+                stream=f"{kind.behaviour.model}-{kinds[: number - 1].count(kind)}",
             )
             for number, (kind, episode) in enumerate(zip(kinds, episodes, strict=True), 1)
         ]
@@ -184,6 +190,7 @@ class Drive:
             robot=robot,
             connect_timeout=_CONNECT_TIMEOUT,
             answer_timeout=max(_MIN_ANSWER_TIMEOUT, 10 * kind.behaviour.slo),
+            images=self.images,
         )
 
     def _token(self) -> str | None:

@@ -46,6 +46,15 @@ class Answer:
     """By name of the stage; empty when the server did not say."""
     sequence: int | None = None
     """Number of the observation that is answered; None from a server that does not count."""
+    model_digest: str | None = None
+    """Digest of the weights that made it; None when the server does not say, or has none."""
+    chunking: str | None = None
+    """What became of a :class:`~takt.client.leftover.Leftover`: ``guided``, or ``none`` and why;
+    None when no leftover was sent."""
+    sent_bytes: int = 0
+    """Of the observation, as it went over the network; 0 when it went over none."""
+    raw_bytes: int = 0
+    """What the observation would have had with every image as it was handed over."""
     values: Mapping[str, object] = field(default_factory=dict[str, object])
     """The whole reply by the server's own keys."""
 
@@ -55,13 +64,16 @@ class Answer:
         return None if self.server is None else max(0, self.round_trip - self.server)
 
 
-def read_answer(message: str | bytes, *, round_trip: Nanos, limits: Limits) -> Answer:
+def read_answer(
+    message: str | bytes, *, round_trip: Nanos, limits: Limits, digest: str | None = None
+) -> Answer:
     """Read a reply.
 
     Args:
         message: A text message as ``str``, a binary one as bytes.
         round_trip: How long it took to come.
         limits: What it may ask for.
+        digest: That of the model, where the reply does not say another.
 
     Raises:
         RefusedError: The server answered with an error.
@@ -78,6 +90,8 @@ def read_answer(message: str | bytes, *, round_trip: Nanos, limits: Limits) -> A
         policy=_duration(_mapping(values, "policy_timing").get("infer_ms")),
         stages={name: took for name, took in stages.items() if took is not None},
         sequence=sequence if isinstance(sequence, int) else None,
+        model_digest=_text(ours, "model_digest") or digest,
+        chunking=_text(ours, "chunking"),
         values=values,
     )
 
@@ -105,6 +119,11 @@ def checked_actions(found: object) -> ActionArray:
 def _mapping(values: Mapping[str, object], key: str) -> Mapping[str, object]:
     found = values.get(key)
     return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+
+
+def _text(values: Mapping[str, object], key: str) -> str | None:
+    found = values.get(key)
+    return found if isinstance(found, str) and found else None
 
 
 def _duration(value: object) -> Nanos | None:

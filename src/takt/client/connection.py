@@ -7,16 +7,21 @@ A control loop that must not wait uses :class:`~takt.client.background.Backgroun
 calls this from a thread of its own. Start reading at :meth:`Connection.infer`.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import cast
 
 from takt.client.address import server_address
 from takt.client.answer import Answer, read_answer
 from takt.client.errors import ConnectionLostError
+from takt.client.image_sending import NegotiatedImages
+from takt.client.image_settings import ImageSettings, SendImages
+from takt.client.leftover import Leftover
 from takt.client.transport import Transport, open_transport
-from takt.errors import InvariantError, RefusedError
+from takt.errors import ConfigError, InvariantError, RefusedError, UsageError
 from takt.schema.plain import spec_from_plain
 from takt.schema.spec import PolicySpec
 from takt.units import SECOND, Nanos, ms
@@ -26,6 +31,8 @@ from takt.wire.openpi_errors import error_in_text
 from takt.wire.openpi_options import OPTIONS_KEY, ErrorForm, RequestOptions
 
 __all__ = ["Connection", "connect"]
+
+log = logging.getLogger(__name__)
 
 _MAX_SLO_MS = 1e9
 
@@ -39,6 +46,7 @@ def connect(
     connect_timeout: Nanos = 10 * SECOND,
     answer_timeout: Nanos = 10 * SECOND,
     limits: Limits | None = None,
+    images: ImageSettings | SendImages = "as_given",
     clock: Callable[[], Nanos] = time.monotonic_ns,
 ) -> "Connection":
     """Connect to a server and read what it says of itself.
@@ -52,6 +60,8 @@ def connect(
         connect_timeout: Longest wait for the server's greeting.
         answer_timeout: Longest wait for an answer.
         limits: What a message of the server may ask for.
+        images: How camera images are sent to a server that takes them so; others get them as they
+            are handed over. All but ``as_given`` needs the extra ``images``.
         clock: Monotonic, in nanoseconds.
 
     Returns:
@@ -59,10 +69,12 @@ def connect(
 
     Raises:
         UsageError: The address or the token is none.
+        ConfigError: ``images`` cannot be had on this computer.
         ConnectionLostError: There is no server that speaks this protocol.
         RefusedError: The server refuses; code ``unauthorized`` or ``unknown_model``, for example.
     """
     limits = limits or Limits()
+    settings = images if isinstance(images, ImageSettings) else ImageSettings(send=images)
     give_up = clock() + connect_timeout
     transport = open_transport(
         server_address(address, model=model, robot=robot),
@@ -76,7 +88,12 @@ def connect(
         transport.close()
         raise
     return Connection(
-        transport, metadata, answer_timeout=answer_timeout, limits=limits, clock=clock
+        transport,
+        metadata,
+        answer_timeout=answer_timeout,
+        limits=limits,
+        images=settings,
+        clock=clock,
     )
 
 
@@ -91,6 +108,7 @@ class Connection:
         metadata: The server's greeting.
         answer_timeout: Longest wait for an answer.
         limits: What an answer may ask for.
+        images: How camera images are sent, where the server takes them so.
         clock: Monotonic, in nanoseconds.
     """
 
@@ -101,10 +119,13 @@ class Connection:
         *,
         answer_timeout: Nanos = 10 * SECOND,
         limits: Limits | None = None,
+        images: ImageSettings | None = None,
         clock: Callable[[], Nanos] = time.monotonic_ns,
     ) -> None:
         self.metadata = metadata
         """What the server said of itself when it greeted."""
+        self.images = self._negotiated(images or ImageSettings())
+        """What is done to camera images before they are sent."""
         self._transport = transport
         self._answer_timeout = answer_timeout
         self._limits = limits or Limits()
@@ -134,6 +155,15 @@ class Connection:
         return None if plain is None else spec_from_plain(plain)
 
     @property
+    def model_digest(self) -> str | None:
+        """Digest of the model's weights; None when the server does not say, or it has none."""
+        spec = self._card().get("spec")
+        if not isinstance(spec, Mapping):
+            return None
+        found = cast("Mapping[str, object]", spec).get("digest")
+        return found if isinstance(found, str) and found else None
+
+    @property
     def slo(self) -> Nanos | None:
         """What the server promises for this model, from sending to the answer being here; None
         when it does not say.
@@ -150,6 +180,7 @@ class Connection:
         due_in: Nanos | None = None,
         expires_in: Nanos | None = None,
         timing: bool = True,
+        leftover: Leftover | None = None,
     ) -> Answer:
         """Ask for a chunk and wait for it.
 
@@ -161,6 +192,8 @@ class Connection:
             expires_in: Time until an answer is worthless, positive. Servers other than Takt are
                 not told.
             timing: Ask for the time of each stage.
+            leftover: What the robot will still be executing when the answer comes, for a chunk that
+                continues it; None: the chunk starts free.
 
         Returns:
             The answer to this observation.
@@ -173,11 +206,14 @@ class Connection:
                 before; it is closed now.
             InvariantError: The server sent an answer too many, or one to another observation; the
                 connection is closed now.
-            UsageError: The observation cannot be sent.
+            UsageError: The observation cannot be sent, or a leftover is given to a server other
+                than Takt, which would take no notice of it.
         """
         if self._closed:
             raise ConnectionLostError("this connection is closed; connect again", code="closed")
-        self._refuse_leftovers()
+        if leftover is not None and not self.is_takt:
+            raise UsageError("leftover: this server is not Takt and takes none; leave it out")
+        self._refuse_unread()
         sequence = self._sequence
         options = RequestOptions(
             sequence=sequence,
@@ -185,11 +221,20 @@ class Connection:
             expires_in=expires_in,
             wants_timing=timing,
             error_form=ErrorForm.MAP,
+            leftover=None if leftover is None else leftover.in_words(),
         )
-        message = encode_observation(observation, options if self.is_takt else None)
+        began = self._clock()
+        prepared = self.images.prepare(observation)
+        if prepared.values is not observation:
+            options = _later(options, self._clock() - began)
+        message = encode_observation(prepared.values, options if self.is_takt else None)
         self._sequence += 1
         reply, round_trip = self._exchange(message)
-        answer = read_answer(reply, round_trip=round_trip, limits=self._limits)
+        answer = read_answer(
+            reply, round_trip=round_trip, limits=self._limits, digest=self.model_digest
+        )
+        sent = len(message)
+        answer = replace(answer, sent_bytes=sent, raw_bytes=sent + prepared.spared_bytes)
         if answer.sequence not in (None, sequence):
             # It is not known which observation any further reply would belong to.
             self.close()
@@ -214,7 +259,7 @@ class Connection:
     ) -> None:
         self.close()
 
-    def _refuse_leftovers(self) -> None:
+    def _refuse_unread(self) -> None:
         """Ask nothing of a server whose answers would be taken for those of later observations."""
         # An answer of Takt's says which observation it is to; a stock server's does not.
         if not self.is_takt and self._transport.has_unread():
@@ -233,9 +278,36 @@ class Connection:
             raise
         return reply, self._clock() - sent
 
+    def _negotiated(self, settings: ImageSettings) -> NegotiatedImages:
+        if settings.send == "as_given":
+            return NegotiatedImages(settings, None, None)
+        offer = self._card().get("images")
+        try:
+            spec = self.spec
+        except ConfigError:  # the server is of another version; images can do without
+            spec = None
+        negotiated = NegotiatedImages(
+            settings,
+            cast("Mapping[str, object]", offer) if isinstance(offer, Mapping) else None,
+            None if spec is None else spec.observation,
+        )
+        for refusal in negotiated.refusals:
+            log.warning("images: %s", refusal)
+        return negotiated
+
     def _card(self) -> Mapping[str, object]:
         found = self.metadata.get(OPTIONS_KEY)
         return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+
+
+def _later(options: RequestOptions, took: Nanos) -> RequestOptions:
+    """The same after preparing images: durations on the wire begin when the message is sent."""
+    due_in, expires_in = options.due_in, options.expires_in
+    return replace(
+        options,
+        due_in=None if due_in is None else due_in - took,
+        expires_in=None if expires_in is None else max(1, expires_in - took),
+    )
 
 
 def _greeting(transport: Transport, timeout: Nanos, limits: Limits) -> dict[str, object]:

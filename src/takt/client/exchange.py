@@ -65,6 +65,10 @@ class ExchangeStatus:
     """Of the newest answer."""
     network: Nanos
     """Estimate of the network's time both ways; 0 before the first answer."""
+    sent_bytes: int
+    """Of the newest observation that was answered, as it went over the network."""
+    raw_bytes: int
+    """What that would have had with every image as it was handed over."""
 
 
 class Exchange:
@@ -102,6 +106,7 @@ class Exchange:
         self._failures: Counter[str] = Counter()
         self._last_failure: str | None = None
         self._round_trip: Nanos | None = None
+        self._sent_bytes = self._raw_bytes = 0
 
     # The control loop's side.
 
@@ -144,6 +149,8 @@ class Exchange:
                 last_failure=self._last_failure,
                 round_trip=self._round_trip,
                 network=self._replanner.network.estimate or 0,
+                sent_bytes=self._sent_bytes,
+                raw_bytes=self._raw_bytes,
             )
 
     def close(self) -> None:
@@ -177,6 +184,7 @@ class Exchange:
             now = self._clock()
             self._answered += 1
             self._round_trip = answer.round_trip
+            self._sent_bytes, self._raw_bytes = answer.sent_bytes, answer.raw_bytes
             network = answer.round_trip if answer.network is None else answer.network
             self._replanner.answered(now, network=network)
             left = self._time_left(request.observed, now)

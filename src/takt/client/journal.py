@@ -120,6 +120,8 @@ class Journal:
             "decision": decision,
             "horizon": len(answer.actions),
             "remaining": remaining,
+            "sent_bytes": answer.sent_bytes,
+            "raw_bytes": answer.raw_bytes,
             "round_trip_ms": _ms(answer.round_trip),
             "network_ms": _maybe_ms(answer.network),
             "server_ms": _maybe_ms(answer.server),

@@ -10,10 +10,9 @@ in each of them::
     observation.images.top, observation.state                         LeRobot
     observation: {state: ..., images: {...}}                          nested
 
-A camera is bound by name, never by position: a client's key is cut to its last part
-(``observation/wrist_image`` to ``wrist_image``) and must be the name of a camera of the policy,
-with or without ``_image`` behind it. What is there and of the right kind is passed on; whether it
-fits the policy is for the policy to say, in the client's own spelling.
+A camera is bound by name, never by position (:mod:`takt.wire.camera_keys`). What is there and of
+the right kind is passed on; whether it fits the policy is for the policy to say, in the client's
+own spelling. Images that came as files are passed on as such: nothing is decoded here.
 
 Start reading at :func:`read_observation`.
 """
@@ -27,15 +26,16 @@ from typing import Any, cast
 import numpy as np
 
 from takt.errors import ObservationError
+from takt.schema.encoded_image import EncodedImage
 from takt.schema.observation import PROMPT_KEY, STATE_KEY, Array, Observation, image_key
 from takt.schema.spec import ObservationSpec
+from takt.wire.camera_keys import camera_named, last_part, with_slashes
 
 __all__ = ["read_observation"]
 
 _STATE_KEYS = ("observation/state", "state", "proprio")
 _STATE_PARTS = ("observation/joint_position", "observation/gripper_position")
 _PROMPT_KEYS = ("prompt", "task", "observation/prompt", "language_instruction")
-_IMAGE_SUFFIX = "_image"
 _IMAGE_WORDS = ("image", "camera", "cam_", "rgb")
 _MAP_AXES = 2
 """An array with this many axes or more is taken for an image."""
@@ -58,14 +58,15 @@ def read_observation(values: Mapping[str, object], spec: ObservationSpec) -> Obs
     Raises:
         ObservationError: A state, an image or an instruction is of the wrong kind.
     """
-    rest = {_normal(entry.spelled): entry for entry in _flat(values, "")}
+    rest = {with_slashes(entry.spelled): entry for entry in _flat(values, "")}
     spelled: dict[str, str] = {}
     state = _take_state(rest, spelled)
     prompt = _take_prompt(rest, spelled)
     images = _take_images(rest, spec, spelled)
     return Observation(
         state=state,
-        images=images,
+        images={name: image for name, image in images.items() if isinstance(image, np.ndarray)},
+        encoded={name: image for name, image in images.items() if isinstance(image, EncodedImage)},
         prompt=prompt,
         extra={entry.spelled: entry.value for entry in rest.values()},
         spelled=spelled,
@@ -79,11 +80,6 @@ def _flat(values: Mapping[str, object], before: str) -> Iterator[_Value]:
             yield from _flat(cast("Mapping[str, object]", value), f"{before}{key}/")
         else:
             yield _Value(before + key, value)
-
-
-def _normal(key: str) -> str:
-    """One spelling for LeRobot's dots and openpi's slashes."""
-    return key.replace(".", "/") if key.startswith("observation.") else key
 
 
 def _take_state(rest: dict[str, _Value], spelled: dict[str, str]) -> Array | None:
@@ -135,13 +131,13 @@ def _text(entry: _Value) -> str | None:
 
 def _take_images(
     rest: dict[str, _Value], spec: ObservationSpec, spelled: dict[str, str]
-) -> dict[str, Array]:
+) -> dict[str, Array | EncodedImage]:
     cameras = {camera.name for camera in spec.cameras}
     keys = [key for key, entry in rest.items() if _is_image(key, entry.value, cameras)]
-    images: dict[str, Array] = {}
+    images: dict[str, Array | EncodedImage] = {}
     for key in keys:
         entry = rest.pop(key)
-        camera = _camera(key, cameras)
+        camera = camera_named(key, cameras)
         if camera in images:
             raise ObservationError(
                 entry.spelled,
@@ -156,30 +152,20 @@ def _take_images(
 
 
 def _is_image(key: str, value: object, cameras: set[str]) -> bool:
-    last = _last_part(key)
-    if "images/" in key or _camera(key, cameras) in cameras:
+    last = last_part(key)
+    if "images/" in key or camera_named(key, cameras) in cameras:
+        return True
+    if isinstance(value, EncodedImage):
         return True
     if isinstance(value, np.ndarray) and cast("Array", value).ndim >= _MAP_AXES:
         return True
     return any(word in last for word in _IMAGE_WORDS)
 
 
-def _camera(key: str, cameras: set[str]) -> str:
-    """Name of the camera a key means."""
-    last = _last_part(key)
-    short = last.removesuffix(_IMAGE_SUFFIX)
-    if last not in cameras and short in cameras:
-        return short
-    long = last + _IMAGE_SUFFIX
-    return long if last not in cameras and long in cameras else last
-
-
-def _last_part(key: str) -> str:
-    return key.rpartition("/")[2]
-
-
-def _pixels(entry: _Value) -> Array:
+def _pixels(entry: _Value) -> Array | EncodedImage:
     value = entry.value
+    if isinstance(value, EncodedImage):
+        return value
     if not isinstance(value, np.ndarray):
         raise ObservationError(
             entry.spelled, expected="an image as an array", received=_kind_of(value)
@@ -202,4 +188,6 @@ def _kind_of(value: Any) -> str:  # noqa: ANN401 - whatever a client sent
         return f"an array of {array.dtype} and shape {array.shape}"
     if isinstance(value, list):
         return "a list that is empty or holds something else"
+    if isinstance(value, EncodedImage):
+        return f"a {value.encoding} image"
     return "nothing" if value is None else type(value).__name__

@@ -131,7 +131,9 @@ class RepeatReader:
         arrays = [*observation.images.values()]
         if observation.state is not None:
             arrays.append(observation.state)
-        is_whole = len(arrays) == len(places) and all(id(array) in places for array in arrays)
+        # A file is no array: it would count as a part that must stay the same.
+        is_whole = not observation.encoded and len(arrays) == len(places)
+        is_whole = is_whole and all(id(array) in places for array in arrays)
         is_plain = all(isinstance(value, _PLAIN) for value in observation.extra.values())
         pieces = _pieces(data, places.values())
         if not is_whole or not is_plain or pieces is None:

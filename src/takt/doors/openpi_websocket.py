@@ -29,6 +29,7 @@ from takt import __version__
 from takt.doors.access import Access, check_exposure
 from takt.doors.http_request import HttpError, HttpRequest
 from takt.doors.limits import door_limits
+from takt.doors.openpi_images import image_offer
 from takt.doors.openpi_keys import read_observation
 from takt.doors.openpi_repeats import RepeatReader
 from takt.doors.openpi_replies import encode_chunk_reply
@@ -183,6 +184,7 @@ class OpenpiDoor:
                 "models": [*self.gateway.models],
                 "slo_ms": to_ms(self.gateway.slo(model)),
                 "spec": to_plain(spec),
+                "images": image_offer(spec.observation),
             }
             known = self._greetings[model] = spec, encode_metadata({OPTIONS_KEY: card})
         return known[1]

@@ -24,6 +24,7 @@ from takt.gateway.dispatch import Dispatcher, EventSink, not_served
 from takt.gateway.expiries import Expiries
 from takt.gateway.models import GatewayModel, Readiness, open_each
 from takt.gateway.request import Answer, GatewayRequest, Wanted
+from takt.gateway.robots import RobotsSeen
 from takt.gateway.rows import RowWriter
 from takt.link.arena import Arena, ArenaGeometry
 from takt.link.channel import Channel
@@ -85,6 +86,7 @@ class Gateway:
             max_sessions=config.max_sessions,
             max_per_connection=config.max_sessions_per_connection,
         )
+        self._robots = RobotsSeen(clock())
         self._connections: dict[int, GatewayConnection] = {}
         self._next_connection = 0
         self._num_open = 0
@@ -182,6 +184,10 @@ class Gateway:
             "slots_free": self._dispatcher.num_free,
         }
 
+    def robots(self, lately: Nanos) -> dict[str, object]:
+        """The robots that have asked lately, see :meth:`~takt.gateway.robots.RobotsSeen.report`."""
+        return self._robots.report(lately, self.clock())
+
     # Life
 
     def start(self) -> None:
@@ -249,10 +255,12 @@ class Gateway:
         """Cancel everything of a connection; see ``GatewayConnection.close``."""
         self._connections.pop(number, None)
         for closed in self._sessions.close(number):
+            self._robots.forget(closed.session.number)
             for pending in closed.unanswered:
                 self._abandon(pending, None)
 
     def _displace(self, closed: Closed[GatewayRequest], robot: str | None) -> None:
+        self._robots.forget(closed.session.number)
         sentence = f"robot {robot!r} has connected again elsewhere; this connection gave way"
         for pending in closed.unanswered:
             self._abandon(pending, RefusedError(sentence, code="cancelled"))
@@ -274,6 +282,7 @@ class Gateway:
     ) -> asyncio.Future[Answer]:
         """Take a request in; see :meth:`takt.gateway.connection.GatewaySession.infer`."""
         model = self._model(wanted.model)
+        self._robots.note(session.number, model.name, wanted.arrival)
         self._check_serving(model)
         timing = resolve_timing(
             wanted.arrival,
@@ -282,7 +291,8 @@ class Gateway:
             allowance=session.allowance.value,
             inferred_due=wanted.inferred_due,
         )
-        is_read_now = model.is_light  # a thread reads it after this call
+        # Otherwise a thread reads it after this call.
+        is_read_now = model.is_light and not observation.encoded
         request = GatewayRequest(
             session=session,
             model=model,

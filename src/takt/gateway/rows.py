@@ -1,7 +1,8 @@
 """Writes observations into the arena's slots, on a few threads where there are images to prepare.
 
 A row without images is written on the spot: waking another thread would take longer than the
-work. Everything else goes to a thread, so that a large image never delays a ping.
+work. Everything else goes to a thread, so that a large image never delays a ping. Images that came
+as files are decoded there, when the row's turn has come: one that was superseded never is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from takt.errors import InvariantError, RefusedError
+from takt.gateway.decoding import with_decoded_images
 from takt.gateway.request import GatewayRequest
 from takt.link.arena import Arena
 from takt.link.layout import SlotView
@@ -53,7 +55,8 @@ class RowWriter:
     def write(self, request: GatewayRequest) -> None:
         """Write the row of a request that has a slot; ``on_written`` follows, perhaps at once."""
         view = self._view(request)
-        if request.model.is_light:
+        observation = request.observation
+        if request.model.is_light and (observation is None or not observation.encoded):
             self._on_written(request, _row(request, view, self._seed))
         else:
             self._threads.submit(self._write_elsewhere, request, view)
@@ -85,16 +88,16 @@ def _row(request: GatewayRequest, view: SlotView, seed: int) -> RowHeader | Refu
     """Write one row; runs on any thread and touches the slot and the observation only."""
     assert request.ref is not None
     assert request.observation is not None
+    model = request.model
     try:
         view.stamp(request.ref)
-        return request.model.preprocessor.write(
-            request.observation, view.full, request.row_request(seed)
-        )
+        observation = with_decoded_images(request.observation, model.spec.observation)
+        return model.preprocessor.write(observation, view.full, request.row_request(seed))
     except RefusedError as error:
         return error
     except Exception:
         number = secrets.token_hex(4)
-        log.exception("preprocessing failed: error=%s model=%s", number, request.model.name)
+        log.exception("preprocessing failed: error=%s model=%s", number, model.name)
         return RefusedError(
             f"the server could not prepare this observation; its log has error {number}",
             code="failed",

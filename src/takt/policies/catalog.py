@@ -67,7 +67,8 @@ def open_policy(
             ``paced:ARCHITECTURE`` for a stand-in, see :mod:`takt.policies.stand_in`.
         name: Name robots will ask for; by default the policy's, or the directory's last part.
         options: Options of the policy by the names of its options class, such as
-            :class:`~takt.policies.echo.EchoOptions` or, for a checkpoint of LeRobot,
+            :class:`~takt.policies.echo.EchoOptions`,
+            :class:`~takt.policies.mini.checkpoint.MiniOptions` or, for a checkpoint of LeRobot,
             :class:`~takt.policies.lerobot.opening.CheckpointOptions`.
 
     Raises:
@@ -82,12 +83,10 @@ def open_policy(
     path = Path(policy)
     if policy not in KNOWN_POLICIES and is_lerobot_checkpoint(path):
         return _open_lerobot(name or path.resolve().name, path, given)
-    if given:
-        raise ConfigError(f"policy {policy!r} has no option {next(iter(given))!r}")
     if policy == "mini":
-        return _open_mini(name or policy, None)
+        return _open_mini(name or policy, None, given)
     if path.is_dir():
-        return _open_directory(name or path.resolve().name, path)
+        return _open_directory(name or path.resolve().name, path, given)
     raise ConfigError(
         f"no policy {policy!r}; known: {', '.join(KNOWN_POLICIES)},"
         " or the directory of a checkpoint"
@@ -138,11 +137,11 @@ def _open_lerobot(name: str, path: Path, options: Mapping[str, object]) -> Polic
     )
 
 
-def _open_directory(name: str, path: Path) -> PolicyParts:
+def _open_directory(name: str, path: Path, options: Mapping[str, object]) -> PolicyParts:
     family = _family(path)
     if family != "mini":
         raise ConfigError(f"{path / _CARD_FILE}: family {family!r} is not known; known: mini")
-    return _open_mini(name, path)
+    return _open_mini(name, path, options)
 
 
 def _family(path: Path) -> object:
@@ -160,13 +159,14 @@ def _family(path: Path) -> object:
     return cast("dict[str, object]", plain).get("family")
 
 
-def _open_mini(name: str, path: Path | None) -> PolicyParts:
-    from takt.policies.mini.checkpoint import SHIPPED, mini_spec, read_card
+def _open_mini(name: str, path: Path | None, options: Mapping[str, object]) -> PolicyParts:
+    from takt.policies.mini.checkpoint import SHIPPED, MiniOptions, mini_spec, read_card
 
     directory = path or SHIPPED
     if path is None and not SHIPPED.is_dir():
         raise ConfigError("the weights of mini are not installed; install: pip install takt-mini")
     card = read_card(directory)
+    read = read_plain(MiniOptions, options, f"options of {name}")
     spec = mini_spec(name, directory, card)
 
     def preprocessor() -> Preprocessor:
@@ -182,6 +182,6 @@ def _open_mini(name: str, path: Path | None) -> PolicyParts:
     def network(placement: Placement) -> Network:
         from takt.policies.mini.network import MiniNetwork  # imports OpenVINO
 
-        return MiniNetwork(spec, card, directory, placement)
+        return MiniNetwork(spec, card, directory, placement, read)
 
     return PolicyParts(spec=spec, preprocessor=preprocessor, network=network, decoder=decoder)

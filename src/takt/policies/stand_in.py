@@ -281,7 +281,7 @@ class StandInPreprocessor:
     """
 
     def __init__(self, stand_in: StandIn, spec: PolicySpec) -> None:
-        from takt.policies.images import write_image  # imports OpenCV
+        from takt.schema.resizing import write_image  # imports OpenCV
 
         self.spec = spec
         self._stand_in = stand_in

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from takt.schema.encoded_image import EncodedImage
+
 __all__ = ["PROMPT_KEY", "STATE_KEY", "Array", "Observation", "image_key"]
 
 Array: TypeAlias = NDArray[Any]
@@ -48,6 +50,9 @@ class Observation:
     images: Mapping[str, Array] = field(default_factory=_nothing)
     """Image of each camera by its name: ``(height, width, 3)`` RGB, ``uint8`` or float in [0, 1],
     with a leading history axis for a policy that reads several instants."""
+    encoded: Mapping[str, EncodedImage] = field(default_factory=_nothing)
+    """Images that came as files, by camera; none of them is in :attr:`images`. The gateway decodes
+    them, so a policy finds none here."""
     prompt: str | None = None
     """The instruction, when the client sent one."""
     extra: Mapping[str, Any] = field(default_factory=_nothing)
@@ -65,16 +70,18 @@ class Observation:
             self,
             state=None if self.state is None else np.array(self.state),
             images={camera: np.array(image) for camera, image in self.images.items()},
+            encoded={camera: image.owned() for camera, image in self.encoded.items()},
             extra={key: _owned(value) for key, value in self.extra.items()},
         )
 
     @property
     def num_bytes(self) -> int:
-        """Memory that state and images take."""
+        """Memory that state and images take, encoded ones as they are."""
         arrays = list(self.images.values())
         if self.state is not None:
             arrays.append(self.state)
-        return sum(int(np.asarray(array).nbytes) for array in arrays)
+        files = sum(len(image.data) for image in self.encoded.values())
+        return files + sum(int(np.asarray(array).nbytes) for array in arrays)
 
 
 # Recursion is safe here: whoever decoded the values has bounded their depth.

@@ -76,6 +76,9 @@ class CameraSpec:
     """How pixels are mixed when the image is scaled."""
     required: bool = True
     """Whether an observation without it is refused."""
+    robot_may_resize: bool = True
+    """Whether the server resizes by :mod:`takt.schema.resizing`, so that a robot can do it before
+    it sends and the policy sees the same pixels."""
 
     def __post_init__(self) -> None:
         check_name("camera", self.name)

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 from takt.core.attainment import Attainment, Quantiles, RequestRecord, Summary, summarise
 from takt.core.request import Stage
@@ -39,7 +40,7 @@ from takt.sim.knee import Knee
 from takt.sim.loop import DeviceRun, Run
 from takt.units import Nanos, to_ms, to_seconds
 
-__all__ = ["curve_report", "report"]
+__all__ = ["curve_report", "quantiles_in_ms", "report", "served_figures"]
 
 
 def report(run: Run) -> dict[str, object]:
@@ -91,19 +92,27 @@ def curve_report(knee: Knee) -> dict[str, object]:
     }
 
 
-def _served(part: Attainment) -> dict[str, object]:
+def served_figures(part: Attainment) -> dict[str, Any]:
+    """A group of requests as every report has it: issued, attainment, on_time_share, outcomes and
+    latency_ms.
+    """
     return {
         "issued": part.issued,
         # Nothing issued is nothing missed: 0 would read as the worst of results.
         "attainment": round(part.attainment, 5) if part.issued else None,
         "on_time_share": round(part.on_time_share, 5) if part.issued else None,
         "outcomes": dict(part.outcomes),
-        "latency_ms": None if part.latency is None else _quantiles(part.latency),
-        "stages_ms": {name: _quantiles(quantiles) for name, quantiles in part.stages.items()},
+        "latency_ms": None if part.latency is None else quantiles_in_ms(part.latency),
     }
 
 
-def _quantiles(quantiles: Quantiles) -> dict[str, float]:
+def _served(part: Attainment) -> dict[str, Any]:
+    stages = {name: quantiles_in_ms(quantiles) for name, quantiles in part.stages.items()}
+    return {**served_figures(part), "stages_ms": stages}
+
+
+def quantiles_in_ms(quantiles: Quantiles) -> dict[str, float]:
+    """p50, p90, p99 and max in milliseconds."""
     return {
         name: round(to_ms(getattr(quantiles, name)), 3) for name in ("p50", "p90", "p99", "max")
     }

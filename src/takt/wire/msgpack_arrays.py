@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from takt.errors import ObservationError, UsageError
 from takt.wire.limits import Account, UnplacedError
 from takt.wire.msgpack_decoding import View
+from takt.wire.msgpack_images import IMAGE_KEY, read_image
 
 __all__ = ["AnyArray", "ArrayReader", "Dialect", "spell_array"]
 
@@ -84,7 +85,7 @@ class ArrayReader:
         return self._of_arrays or self._of_scalars or Dialect.OPENPI
 
     def read(self, values: dict[str, object], has_bytes_keys: bool) -> object:
-        """The array or numpy scalar that a map spells, or the map itself when it spells neither.
+        """The array, numpy scalar or encoded image that a map spells, or the map itself.
 
         Args:
             values: A finished map whose byte strings are views of the message.
@@ -92,7 +93,7 @@ class ArrayReader:
 
         Returns:
             A read-only array, a view of the message where its alignment allows; a numpy scalar;
-            or ``values``.
+            an :class:`~takt.schema.encoded_image.EncodedImage`; or ``values``.
 
         Raises:
             UnplacedError: The map spells an array that is refused or beyond the limits.
@@ -105,6 +106,8 @@ class ArrayReader:
             is_array = _field(values, "nd", bool, "true or false")
             array = self._array(values, "type") if is_array else self._packed_scalar(values)
             dialect = Dialect.VLLM_LEGACY if _kind(values) else Dialect.MSGPACK_NUMPY
+        elif IMAGE_KEY in values:
+            return read_image(values, self._account)
         elif values.get("complex") is True and "data" in values:
             raise _refused("real numbers", "a complex number")
         else:

@@ -49,8 +49,9 @@ class DecodedMessage:
     """What a message holds, and how its sender spells arrays."""
 
     values: dict[str, object]
-    """Read-only numpy arrays, numpy scalars, str, bytes, int, float, bool, ``None``, and lists and
-    maps of them. Arrays are views of the message where alignment allows: 8-bit images always."""
+    """Read-only numpy arrays, numpy scalars, str, bytes, int, float, bool, ``None``, images that
+    are not decoded yet, and lists and maps of them. Arrays are views of the message where alignment
+    allows: 8-bit images always."""
     dialect: Dialect
     """The spelling to answer in; openpi's when the message holds no array."""
     sources: Sequence[tuple[NDArray[Any], memoryview]] = ()

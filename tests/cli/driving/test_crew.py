@@ -16,6 +16,8 @@ from takt.client.errors import ConnectionLostError
 from takt.errors import RefusedError
 from takt.policies.echo import EchoOptions, echo_spec
 from takt.policies.mini.replay import load_recordings
+from takt.sim.fleet import RobotGroup
+from takt.sim.robot import SimulatedRobot
 from takt.testing import ManualClock
 from takt.units import MILLISECOND, SECOND, Nanos, ms
 
@@ -233,6 +235,20 @@ def test_robots_start_at_different_instants_and_at_the_same_ones_for_a_seed() ->
     assert len(set(first)) == 8
     assert first == again != other
     assert 0 <= min(first) <= max(first) < ms(100)
+
+
+def test_a_robot_has_the_phase_of_its_twin_in_a_simulation_of_the_same_seed() -> None:
+    group = RobotGroup(model="pi0", count=1, device="gpu", rate_hz=2.0)
+    plan = Plan(
+        name="robot-8",
+        behaviour=behaviour(rate_hz=2.0),
+        episode=Episode(RECORDING, 0, ECHO),
+        connect=lambda: ScriptedConnection(echo),
+        stream="pi0-7",
+    )
+    crew = Crew.assemble([plan], duration=SECOND, seed=3, clock=ManualClock().now)
+
+    assert phases(crew) == [SimulatedRobot("pi0-7", group, seed=3).first_ask()]
 
 
 def test_crews_of_several_processes_start_when_they_are_told_to() -> None:

@@ -1,4 +1,6 @@
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.cli.driving.fakes import answer, behaviour
@@ -40,6 +42,34 @@ def test_the_figures_are_json() -> None:
     figures = figures_of(two_robots(), duration=ms(200), seed=3)
 
     assert json.loads(json.dumps(figures)) == figures
+
+
+def bytes_of(sent: int, raw: int) -> dict[str, Any]:
+    """The figures of a robot whose two observations were answered, of these bytes in all."""
+    robot = DrivenRobot("robot-1", behaviour(), origin=0, end=ms(200))
+    for began in (0, ms(100)):
+        came = replace(answer(), sent_bytes=sent // 2, raw_bytes=raw // 2)
+        robot.answered(robot.ask(began), came, began + ms(5), is_own=True)
+    robot.finish(ms(200))
+    return figures_of([robot], duration=ms(200), seed=0)
+
+
+def test_bytes_are_told_per_observation_and_beside_what_the_images_had() -> None:
+    figures = bytes_of(10_000, 70_000)
+
+    assert figures["observation_bytes"] == {"sent": 5000, "raw": 35_000}
+    assert (
+        "observations: 5.0 kB each, 7.0 times less than their images as arrays (35.0 kB)"
+        in sentences(figures)
+    )
+    assert "observations: 5.0 kB each" in sentences(bytes_of(10_000, 10_000))
+
+
+def test_bytes_that_nobody_counted_are_not_told() -> None:
+    figures = figures_of(two_robots(), duration=ms(200), seed=3)
+
+    assert figures["observation_bytes"] is None
+    assert not any("kB" in sentence for sentence in sentences(figures))
 
 
 def test_the_first_sentence_says_how_many_of_all_were_served_in_time() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from multiprocessing import Pipe
 
 from tests.cli.driving.fakes import answer, behaviour
@@ -11,7 +12,8 @@ from takt.units import ms
 def run(name: str = "robot-1") -> RobotRun:
     """One answer within the slo, and one refusal."""
     robot = DrivenRobot(name, behaviour(), origin=0, end=ms(200))
-    robot.answered(robot.ask(0), answer(), ms(5), is_own=True)
+    came = replace(answer(), sent_bytes=300, raw_bytes=900)
+    robot.answered(robot.ask(0), came, ms(5), is_own=True)
     robot.failed(robot.ask(ms(100)), "expired", "expired", ms(160))
     robot.finish(ms(200))
     return RobotRun.of(robot)
@@ -33,6 +35,7 @@ def test_a_robots_runs_are_joined_and_robots_are_not() -> None:
     assert one.errors == {"expired": 2}
     assert len(one.splits) == len(one.stages) == 2
     assert one.ticks == 2 * other.ticks
+    assert (one.sent_bytes, one.raw_bytes) == (600, 1800)
 
 
 def test_figures_are_those_of_the_robots() -> None:

@@ -203,6 +203,7 @@ def test_the_card_says_what_a_robot_must_know() -> None:
 
     assert [camera.name for camera in spec.observation.cameras] == ["front", "wrist"]
     assert spec.observation.cameras[0].resize == "pad_center"
+    assert not spec.observation.cameras[0].robot_may_resize  # floats, which 8 bits cannot carry
     assert (spec.action.horizon, spec.action.action_dim, spec.action.model_action_dim) == (
         20,
         7,

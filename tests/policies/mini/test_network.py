@@ -27,6 +27,7 @@ from takt.policies.mini.replay import load_recordings
 from takt.policies.mini.sizes import MiniSizes
 from takt.schema.row import Chunking, Row, RowHeader, RowRequest
 from takt.schema.spec import AxisSpec, CameraSpec
+from takt.units import ms
 
 AXES = tuple(AxisSpec(name=name) for name in "abc")
 
@@ -146,6 +147,21 @@ def test_cores_that_this_process_may_not_use_are_refused() -> None:
 
 def test_a_network_that_computes_asks_for_no_waiting(network: MiniNetwork) -> None:
     assert network.launch_time(Stage.PREFIX, 3) == 0
+
+
+def test_a_launch_may_be_told_how_long_it_lasts_at_least() -> None:
+    parts = open_policy("mini", options={"at_least_ms": 500})
+    network = parts.network(Placement(kv_slots=1))
+
+    took = [network.launch_time(stage, 1) for stage in (Stage.PREFIX, Stage.DENOISE)]
+
+    assert sum(took) == ms(500)
+    assert parts.spec == open_policy("mini").spec
+
+
+def test_a_launch_cannot_be_told_to_last_less_than_nothing() -> None:
+    with pytest.raises(ConfigError, match="at_least_ms"):
+        open_policy("mini", options={"at_least_ms": -1})
 
 
 def test_an_engine_that_computes_something_else_is_not_loaded(

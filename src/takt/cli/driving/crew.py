@@ -68,6 +68,9 @@ class Plan:
     episode: Episode
     connect: Callable[[], Asking]
     """Opens a connection of this robot to its model."""
+    stream: str = ""
+    """Robot of a simulation that is switched on at the same instant in a run of the same seed, so
+    that a measured run and a simulated one have the same luck; ``name`` when empty."""
 
 
 class Crew:
@@ -268,7 +271,7 @@ def _try_to_connect(plan: Plan) -> Asking | None:
 
 def _robot_of(plan: Plan, start: Nanos, end: Nanos, seed: int, counted_from: Nanos) -> DrivenRobot:
     # Robots switched on together would ask together for ever.
-    phase = Random(f"{seed}/{plan.name}/phase").random()
+    draws = Random(f"{seed}/{plan.stream or plan.name}/asks")  # as takt.sim.robot draws them
     spread = plan.behaviour.period or _SPREAD
-    origin = start + round(phase * min(spread, end - start))
+    origin = start + draws.randrange(min(spread, end - start))
     return DrivenRobot(plan.name, plan.behaviour, origin=origin, end=end, counted_from=counted_from)

@@ -14,6 +14,8 @@
     starvation              starved_ticks, ticks, share; over all robots
     models                  by name: slo_ms, robots and the served part
     stages_ms               p50, p90, p99, max by name: the network, and what the server told
+    observation_bytes       of those answered, on average: as ``sent``, and ``raw``, with every
+                            image as the robot had it; null when none was
     errors                  requests without an answer by the reason's code
     checked_chunks          chunks compared with the observation they answer
     foreign_chunks          of these, chunks that belong to another observation
@@ -38,6 +40,7 @@ from takt.cli.driving.robot import DrivenRobot
 from takt.cli.driving.robot_run import RobotRun
 from takt.core.attainment import Attainment, Quantiles, Summary, summarise
 from takt.errors import InvariantError, TaktError
+from takt.sim.report import quantiles_in_ms, served_figures
 from takt.units import Nanos, to_ms, to_seconds
 
 __all__ = ["DriveFailedError", "Driven", "check_run", "figures_of", "quantiles_ms", "sentences"]
@@ -71,11 +74,12 @@ def figures_of(
         "seed": seed,
         "robots": len(robots),
         "broken_off": broken_off,
-        **_served(summary.total),
+        **served_figures(summary.total),
         "worst_robot": _worst(summary),
         "starvation": _starvation(robots),
         "models": _models(robots, summary),
         "stages_ms": _stages(robots),
+        "observation_bytes": _observation_bytes(robots),
         "errors": {code: errors[code] for code in sorted(errors)},
         "checked_chunks": sum(robot.checked for robot in robots),
         "foreign_chunks": sum(robot.foreign for robot in robots),
@@ -95,12 +99,14 @@ def sentences(figures: dict[str, Any]) -> list[str]:
         f"{mark}served {met} of {figures['issued']} requests within {promise}"
         f" ({_percent(figures['attainment'])}), as the robots measured it",
         f"on time, before the robot ran out of actions: {on_time} of {figures['issued']}"
-        f" ({_percent(figures['on_time_share'])})",
+        f" ({_percent(figures['on_time_share'])}){_FIRST_ANSWERS if on_time < met else ''}",
         _latency_sentence(figures),
         f"starvation: {_percent(starvation['share'])} of control ticks found no action"
         f" ({starvation['starved_ticks']} of {starvation['ticks']})",
         f"requests without an answer: {_listed(figures['errors']) or 'none'}",
     ]
+    if figures["observation_bytes"]:
+        lines.append(_bytes_sentence(**figures["observation_bytes"]))
     if figures["checked_chunks"]:
         lines.append(
             f"chunks checked against the observation they answer: {figures['checked_chunks']},"
@@ -114,6 +120,10 @@ def sentences(figures: dict[str, Any]) -> list[str]:
     if figures["broken_off"]:
         lines.append(f"the run was broken off after {figures['seconds']:g} s")
     return lines
+
+
+_FIRST_ANSWERS = "; a robot's first answer is late unless it comes within a control tick"
+"""Why fewer answers are on time than within the slo: at first a robot has nothing to execute."""
 
 
 def check_run(figures: dict[str, Any]) -> None:
@@ -131,20 +141,10 @@ def check_run(figures: dict[str, Any]) -> None:
         raise DriveFailedError(f"nothing was served: {reasons or 'no robot sent anything'}")
 
 
-def _served(part: Attainment) -> dict[str, Any]:
-    return {
-        "issued": part.issued,
-        "attainment": round(part.attainment, 5) if part.issued else None,
-        "on_time_share": round(part.on_time_share, 5) if part.issued else None,
-        "outcomes": dict(part.outcomes),
-        "latency_ms": None if part.latency is None else _in_ms(part.latency),
-    }
-
-
 def _worst(summary: Summary) -> dict[str, Any] | None:
     if summary.worst_robot is None:
         return None
-    return {"robot": summary.worst_robot, **_served(summary.by_robot[summary.worst_robot])}
+    return {"robot": summary.worst_robot, **served_figures(summary.by_robot[summary.worst_robot])}
 
 
 def _starvation(robots: Sequence[Driven]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _models(robots: Sequence[Driven], summary: Summary) -> dict[str, Any]:
         model: {
             "slo_ms": to_ms(slos[model]),
             "robots": counts[model],
-            **_served(summary.by_model.get(model, nothing)),
+            **served_figures(summary.by_model.get(model, nothing)),
         }
         for model in sorted(slos)
     }
@@ -180,16 +180,17 @@ def _stages(robots: Sequence[Driven]) -> dict[str, Any]:
     return {name: quantiles_ms(taken) for name, taken in durations.items()}
 
 
+def _observation_bytes(robots: Sequence[Driven]) -> dict[str, int] | None:
+    answered = sum(len(robot.stages) for robot in robots)
+    sent = sum(robot.sent_bytes for robot in robots)
+    raw = sum(robot.raw_bytes for robot in robots)
+    return {"sent": round(sent / answered), "raw": round(raw / answered)} if sent else None
+
+
 def quantiles_ms(durations: Iterable[Nanos]) -> dict[str, float] | None:
     """p50, p90, p99 and max in milliseconds; None when there are no durations."""
     quantiles = Quantiles.of(durations)
-    return None if quantiles is None else _in_ms(quantiles)
-
-
-def _in_ms(quantiles: Quantiles) -> dict[str, float]:
-    return {
-        name: round(to_ms(getattr(quantiles, name)), 3) for name in ("p50", "p90", "p99", "max")
-    }
+    return None if quantiles is None else quantiles_in_ms(quantiles)
 
 
 def _latency_sentence(figures: dict[str, Any]) -> str:
@@ -198,6 +199,15 @@ def _latency_sentence(figures: dict[str, Any]) -> str:
         return "answers: none"
     cuts = ", ".join(f"{name} {latency[name]:.1f} ms" for name in ("p50", "p90", "p99", "max"))
     return f"answers: {cuts}"
+
+
+def _bytes_sentence(*, sent: int, raw: int) -> str:
+    sentence = f"observations: {sent / 1000:.1f} kB each"
+    if sent == raw:
+        return sentence
+    return (
+        f"{sentence}, {raw / sent:.1f} times less than their images as arrays ({raw / 1000:.1f} kB)"
+    )
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -153,6 +153,8 @@ class DrivenRobot:
         """Chunks compared with the observation they answer."""
         self.foreign = 0
         """Of these, chunks that do not belong to it."""
+        self.sent_bytes = self.raw_bytes = 0
+        """Of the observations that were answered, as they were sent and as the robot had them."""
         self._origin = origin
         self._end = end
         self._counted_from = max(origin, origin if counted_from is None else counted_from)
@@ -231,6 +233,8 @@ class DrivenRobot:
                 self._queue.merge(ask.first_timestep, answer.actions)
                 if self._note(ask.sent, ask.dry_at, outcome="served", answered=now):
                     self.stages.append(_stages_of(answer))
+                    self.sent_bytes += answer.sent_bytes
+                    self.raw_bytes += answer.raw_bytes
                     self.splits.append(split_of(answer, latency=now - ask.sent, held=ask.held))
             if self._period is None:
                 # The rule is looked at after a tick's action was taken, so never before that.

@@ -29,6 +29,8 @@ class RobotRun:
     foreign: int
     ticks: int
     starved_ticks: int
+    sent_bytes: int = 0
+    raw_bytes: int = 0
 
     @classmethod
     def of(cls, robot: DrivenRobot) -> RobotRun:
@@ -45,6 +47,8 @@ class RobotRun:
             foreign=robot.foreign,
             ticks=robot.ticks,
             starved_ticks=robot.starved_ticks,
+            sent_bytes=robot.sent_bytes,
+            raw_bytes=robot.raw_bytes,
         )
 
     @classmethod
@@ -69,4 +73,6 @@ class RobotRun:
             foreign=sum(run.foreign for run in runs),
             ticks=sum(run.ticks for run in runs),
             starved_ticks=sum(run.starved_ticks for run in runs),
+            sent_bytes=sum(run.sent_bytes for run in runs),
+            raw_bytes=sum(run.raw_bytes for run in runs),
         )

@@ -165,6 +165,7 @@ class FlowCheckpoint:
                 width=config.width,
                 resize="exact" if is_fixed else self.family.resize,
                 required=False,
+                robot_may_resize=False,  # LeRobot mixes pixels as floats and does not round them
             )
             for camera in config.cameras
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from takt.errors import ConfigError
 from takt.policies.lerobot.documents import Section, read_document
@@ -18,6 +19,7 @@ from takt.policies.lerobot.paths import CheckpointFiles
 
 __all__ = [
     "DIMS_FILE",
+    "PairedSizes",
     "StackSizes",
     "TowerSizes",
     "image_tokens",
@@ -54,6 +56,46 @@ class StackSizes:
     heads: int
     kv_heads: int
     head_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedSizes:
+    """A vision tower, and a language model and an expert whose layers attend together."""
+
+    vision: TowerSizes
+    language: StackSizes
+    expert: StackSizes
+    vocabulary: int
+    image_tokens: int
+    """Tokens of one image in the prefix, special tokens not counted."""
+
+    published: ClassVar[tuple[int, int, int]]
+    """Width and depth of the language model and width of the expert, of the published model."""
+
+    def __post_init__(self) -> None:
+        shared = [(s.depth, s.heads, s.kv_heads, s.head_dim) for s in (self.language, self.expert)]
+        if shared[0] != shared[1]:
+            raise ConfigError(f"language model and expert differ in layers or heads: {shared}")
+
+    @property
+    def num_layers(self) -> int:
+        """Layers that leave keys and values."""
+        return self.language.depth
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.language.kv_heads
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.language.head_dim
+
+    @property
+    def is_published(self) -> bool:
+        """Whether these are the sizes of the published model."""
+        return (self.language.width, self.language.depth, self.expert.width) == self.published
 
 
 def read_dims(files: CheckpointFiles) -> Section | None:

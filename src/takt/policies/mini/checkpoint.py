@@ -39,15 +39,16 @@ __all__ = [
     "MAX_SHOWN",
     "MAX_STEPS",
     "MAX_WEIGHTS_BYTES",
+    "MOST_LEAST_MS",
     "SHIPPED",
     "WEIGHTS_FILE",
     "MiniCard",
+    "MiniOptions",
     "mini_spec",
     "open_tensors",
     "read_card",
     "read_weights",
 ]
-__all__ += ["read_weights"]
 
 open_tensors: Any = safe_open  # the package has no annotations
 
@@ -61,6 +62,7 @@ MAX_CARD_BYTES = 1 << 20
 MAX_WEIGHTS_BYTES = 1 << 28
 MAX_SHOWN = 5
 MAX_STEPS = 100
+MOST_LEAST_MS = 60_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,21 @@ class MiniCard:
     def tokenizer(self) -> WordTokenizer:
         """The tokenizer of this vocabulary."""
         return WordTokenizer(self.vocabulary, self.sizes.num_words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiniOptions:
+    """How a served `mini` behaves."""
+
+    at_least_ms: float = 0.0
+    """For experiments: time that a prefix launch and a denoise launch last together at least, half
+    of it each. A launch that is done sooner is waited for; the answer is the same."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.at_least_ms <= MOST_LEAST_MS:
+            raise ConfigError(
+                f"at_least_ms must lie in 0..{MOST_LEAST_MS:g}, got {self.at_least_ms}"
+            )
 
 
 def read_card(directory: Path) -> MiniCard:

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from takt.core.request import Stage
 from takt.errors import ConfigError, InvariantError
 from takt.policies.interface import FloatArray, Placement
-from takt.policies.mini.checkpoint import MiniCard, read_weights
+from takt.policies.mini.checkpoint import MiniCard, MiniOptions, read_weights
 from takt.policies.mini.gate import check_programs
 from takt.policies.mini.graphs import Weights, denoise_graph, prefix_graph
 from takt.schema.row import Row
 from takt.schema.spec import PolicySpec
-from takt.units import Nanos
+from takt.units import Nanos, ms
 
 __all__ = ["TRIAL_RUNS", "WORTH", "MiniNetwork"]
 
@@ -49,10 +49,16 @@ class MiniNetwork:
         card: The same checkpoint's card.
         directory: Where the checkpoint lies.
         placement: Cores, number format and cache slots.
+        options: How it behaves.
     """
 
     def __init__(
-        self, spec: PolicySpec, card: MiniCard, directory: Path, placement: Placement
+        self,
+        spec: PolicySpec,
+        card: MiniCard,
+        directory: Path,
+        placement: Placement,
+        options: MiniOptions | None = None,
     ) -> None:
         self.spec = spec
         self.precision = "f32"
@@ -60,6 +66,7 @@ class MiniNetwork:
         self._card = card
         self._directory = directory
         self._placement = placement
+        self._least = ms((options or MiniOptions()).at_least_ms / 2)
         self._programs: dict[tuple[Stage, int], _Program] = {}
         self._kv: FloatArray = np.zeros((0, *card.sizes.kv_shape), np.float32)
         self._steps = np.arange(card.sizes.horizon)
@@ -140,9 +147,9 @@ class MiniNetwork:
         return program.output[: len(rows)].copy()
 
     def launch_time(self, stage: Stage, rows: int) -> Nanos:
-        """Nothing is waited for."""
+        """Nothing is waited for unless the options say so."""
         del stage, rows
-        return 0
+        return self._least
 
     def close(self) -> None:
         """Give back programs and cache."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from takt.errors import ObservationError
 from takt.policies.finite import check_finite
 from takt.policies.flow import write_flow
-from takt.policies.images import write_image
 from takt.policies.interface import FloatArray
 from takt.policies.mini.checkpoint import MiniCard
 from takt.schema.check import check_observation
 from takt.schema.observation import PROMPT_KEY, Observation
+from takt.schema.resizing import write_image
 from takt.schema.row import Row, RowHeader, RowRequest
 from takt.schema.spec import PolicySpec
 

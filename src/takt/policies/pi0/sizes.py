@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from takt.errors import ConfigError
 from takt.policies.lerobot.config import FlowConfig
 from takt.policies.lerobot.documents import Section
 from takt.policies.lerobot.family import Family
 from takt.policies.lerobot.layouts import FlowLayout, TokenKey
 from takt.policies.lerobot.names import NameRules, Shapes
 from takt.policies.lerobot.sizes import (
-    StackSizes,
-    TowerSizes,
+    PairedSizes,
     image_tokens,
     stack_sizes,
     tower_sizes,
@@ -54,36 +53,10 @@ PI0 = Family(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pi0Sizes:
+class Pi0Sizes(PairedSizes):
     """Sizes of a pi0 network."""
 
-    vision: TowerSizes
-    language: StackSizes
-    expert: StackSizes
-    vocabulary: int
-    image_tokens: int
-    """Tokens of one image in the prefix."""
-
-    @property
-    def num_layers(self) -> int:
-        """Layers that leave keys and values."""
-        return self.language.depth
-
-    @property
-    def kv_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.language.kv_heads
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.language.head_dim
-
-    @property
-    def is_published(self) -> bool:
-        """Whether these are the sizes of the published model."""
-        published = (2048, 18, 1024)
-        return (self.language.width, self.language.depth, self.expert.width) == published
+    published: ClassVar[tuple[int, int, int]] = (2048, 18, 1024)
 
     def prefix_length(self, layout: FlowLayout) -> int:
         """Images, then the instruction."""
@@ -111,9 +84,6 @@ def read_pi0_sizes(
     of_expert = None if dims is None else dims.take_section("expert")
     language = stack_sizes(shapes, "language", of_language, PI0.head_dims)
     expert = stack_sizes(shapes, "expert", of_expert, PI0.head_dims)
-    shared = [(s.depth, s.heads, s.kv_heads, s.head_dim) for s in (language, expert)]
-    if shared[0] != shared[1]:
-        raise ConfigError(f"language model and expert differ in layers or heads: {shared}")
     return Pi0Sizes(
         vision=vision,
         language=language,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from takt.errors import ConfigError
 from takt.policies.lerobot.config import FlowConfig
@@ -12,8 +13,7 @@ from takt.policies.lerobot.family import Family
 from takt.policies.lerobot.layouts import FlowLayout, TokenKey
 from takt.policies.lerobot.names import NameRules, Shapes
 from takt.policies.lerobot.sizes import (
-    StackSizes,
-    TowerSizes,
+    PairedSizes,
     image_tokens,
     stack_sizes,
     tower_sizes,
@@ -54,15 +54,11 @@ SMOLVLA = Family(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmolvlaSizes:
+class SmolvlaSizes(PairedSizes):
     """Sizes of a SmolVLA network."""
 
-    vision: TowerSizes
-    language: StackSizes
-    expert: StackSizes
-    vocabulary: int
-    image_tokens: int
-    """Tokens of one image in the prefix, special tokens not counted."""
+    published: ClassVar[tuple[int, int, int]] = (960, 16, 720)
+
     shuffle: int
     """Side of the square of patches that become one token."""
     has_specials: bool
@@ -71,27 +67,6 @@ class SmolvlaSizes:
     """Cameras that are always empty; only their special tokens are in the prefix."""
     self_attention: tuple[bool, ...]
     """For each layer of the expert whether it attends to itself; else to the prefix alone."""
-
-    @property
-    def num_layers(self) -> int:
-        """Layers that leave keys and values."""
-        return self.language.depth
-
-    @property
-    def kv_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.language.kv_heads
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.language.head_dim
-
-    @property
-    def is_published(self) -> bool:
-        """Whether these are the sizes of the published model."""
-        published = (960, 16, 720)
-        return (self.language.width, self.language.depth, self.expert.width) == published
 
     @property
     def image_block(self) -> int:
@@ -136,9 +111,6 @@ def read_smolvla_sizes(
     of_expert = None if dims is None else dims.take_section("expert")
     language = stack_sizes(shapes, "language", of_language, SMOLVLA.head_dims)
     expert = stack_sizes(shapes, "expert", of_expert, SMOLVLA.head_dims)
-    shared = [(s.depth, s.heads, s.kv_heads, s.head_dim) for s in (language, expert)]
-    if shared[0] != shared[1]:
-        raise ConfigError(f"language model and expert differ in layers or heads: {shared}")
     shuffle = math.isqrt(shapes.get("connector.weight", (0, 0))[1] // vision.width)
     patches = image_tokens(section.where, vision, config.height, config.width)
     sides = (config.height // vision.patch, config.width // vision.patch)
