@@ -64,7 +64,7 @@ ASKED: list[Asked] = []
 def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     ASKED.clear()
     Drawer.opened.clear()
-    monkeypatch.setattr("takt.cli.eval.MetaworldTask", Drawer)
+    monkeypatch.setattr("takt.cli.evaluating.environments.MetaworldTask", Drawer)
     monkeypatch.setattr("takt.cli.eval.InProcessPolicy", Asked)
 
 
@@ -129,7 +129,8 @@ def test_impossible_options_are_refused_before_anything_is_opened(
 def test_a_task_without_usual_words_takes_an_instruction() -> None:
     asked = Eval(env="metaworld:hammer-v3", in_process=True, instruction="hit the nail")
 
-    assert asked.check() == ("hammer-v3", "hit the nail")
+    choice = asked.check()
+    assert (choice.name, choice.instruction) == ("hammer-v3", "hit the nail")
 
 
 def test_numbers_that_execute_nothing_are_refused() -> None:

@@ -95,6 +95,15 @@ def test_a_bad_option_is_refused_on_one_line(
     assert said.endswith("; see: takt simulate --help")
 
 
+def test_a_mistyped_option_is_named_before_one_that_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert refused(capsys, "eval", "--evn", "x") == (
+        "Unrecognized options: --evn x; see: takt eval --help"
+    )
+    assert refused(capsys, "eval").startswith("Missing from takt eval: --env")
+
+
 def test_an_error_of_ours_is_one_line(
     capsys: pytest.CaptureFixture[str], failing: type[Fails]
 ) -> None:

@@ -159,7 +159,7 @@ class Rig:
         self._network()
         now = self.clock.now()
         before = self.robot.position
-        change = self.motion.tick(now, next_tick=now + self.settings.control_period)
+        change = self.motion.tick(now)
         if self.robot.position is not before:
             self.sent.append(Sent(now, self.robot.position, self.state))
         if change is not None:

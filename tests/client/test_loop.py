@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,13 @@ from takt.client.errors import ConnectionLostError
 from takt.client.in_process import InProcess
 from takt.client.loop import ControlLoop
 from takt.client.loop_settings import Hooks, LoopSettings
+from takt.client.robots.described import Axis, RobotDescription
 from takt.errors import ConfigError, UsageError
+from takt.policies.echo import EchoOptions, echo_spec
 from takt.robot.contract import StateChange
 from takt.robot.contract_rules import ContractRules
 from takt.robot.contract_table import Cause, State
+from takt.schema.spec import ActionSpec, AxisSpec
 from takt.testing import ManualClock
 from takt.units import MILLISECOND, ms, seconds
 
@@ -312,3 +316,70 @@ def test_a_policy_that_would_end_its_thread_is_a_failure_like_any_other() -> Non
 
     with loop_of(connect=lambda: InProcess(panics)) as loop:
         until(lambda: loop.status().failures.get("Panic", 0) >= 2)
+
+
+class NamedRobot(FakeRobot):
+    """Tells names that are given to it."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+
+    def describe(self) -> RobotDescription:
+        return RobotDescription(action=tuple(map(Axis, self.names)))
+
+
+class CardedPolicy(InProcess):
+    """A policy with a card, as a server has one."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(still)
+        self.spec = replace(
+            echo_spec("arm", EchoOptions()),
+            action=ActionSpec(
+                action_dim=len(names),
+                model_action_dim=len(names),
+                horizon=20,
+                execution_horizon=20,
+                axes=tuple(AxisSpec(name=name) for name in names),
+            ),
+            sizes_are_maxima=False,
+        )
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_model_of_another_robot_moves_nothing_and_the_failure_names_both() -> None:
+    policies: list[CardedPolicy] = []
+
+    def dial() -> CardedPolicy:
+        policies.append(CardedPolicy("elbow", "shoulder"))
+        return policies[-1]
+
+    with ControlLoop(NamedRobot("shoulder", "elbow"), dial, FAST, backoff=SOON) as loop:
+        loop.start()
+        until(lambda: loop.status().failures.get("features", 0) >= 2)
+
+        status = loop.status()
+        assert (status.state, status.executed, status.answered) == (State.IDLE, 0, 0)
+        assert status.last_failure is not None
+        assert "'shoulder' at place 0, the model 'elbow'" in status.last_failure
+        assert not status.is_connected
+    assert all(policy.is_closed for policy in policies)
+
+
+def test_a_described_robot_moves_by_the_model_that_is_made_for_it() -> None:
+    robot = NamedRobot("shoulder", "elbow")
+    with ControlLoop(robot, lambda: CardedPolicy("shoulder", "elbow"), FAST) as loop:
+        loop.start()
+
+        assert loop.wait_for(State.ACTIVE, timeout=PATIENCE)
+
+
+def test_a_server_that_tells_nothing_drives_a_described_robot() -> None:
+    with ControlLoop(NamedRobot("shoulder", "elbow"), lambda: InProcess(still), FAST) as loop:
+        loop.start()
+
+        assert loop.wait_for(State.ACTIVE, timeout=PATIENCE)

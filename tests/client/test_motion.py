@@ -60,9 +60,28 @@ def test_the_server_is_told_when_the_queue_runs_dry_less_the_network() -> None:
 
     asked = rig.asked[-1]
 
-    # Ten actions of 20 ms are left from the next tick on, and the network takes 30 of 60 ms.
-    assert asked.due_in == ms(20) + 10 * ms(20) - ms(30)
+    # Ten actions of 20 ms are left from this tick on, and the network takes 30 of 60 ms.
+    assert asked.due_in == 10 * ms(20) - ms(30)
     assert asked.expires_in == PLAIN.contract.max_action_age
+
+
+def test_a_chunk_begins_with_the_action_after_those_its_observation_shows() -> None:
+    rig = Rig(PLAIN, latency=ms(60)).started()
+    rig.run(seconds(2))
+
+    # The robot stands where its last command sent it, and each says its timestep in hundredths.
+    shown = [round(100 * float(pose_of(asked.observation)[0])) for asked in rig.asked]
+    assert len(shown) > 3
+    assert shown[1:] == [asked.posted.first_timestep - 1 for asked in rig.asked[1:]]
+
+
+def test_sync_looks_when_the_last_action_has_had_its_period() -> None:
+    settings = LoopSettings(control_hz=50.0, sync=True, contract=AT_ONCE)
+    rig = Rig(settings, latency=ms(60)).started()
+    rig.run(seconds(2))
+
+    last_of_first_chunk = next(each for each in rig.executed if each.timestep == 19)
+    assert rig.asked[1].posted.observed == last_of_first_chunk.at + settings.control_period
 
 
 def test_one_observation_is_under_way_at_a_time() -> None:
@@ -77,7 +96,7 @@ def test_one_observation_is_under_way_at_a_time() -> None:
 def test_an_observation_that_waits_to_be_sent_is_replaced_by_the_newest() -> None:
     rig = Rig(PLAIN)
     for _ in range(3):  # nobody takes it
-        rig.motion.tick(rig.clock.now(), next_tick=rig.clock.now() + ms(20))
+        rig.motion.tick(rig.clock.now())
         rig.clock.advance(ms(20))
 
     taken = rig.mailbox.take_request()

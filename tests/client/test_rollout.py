@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from takt.client.rollout import Ask, EpisodeRules, Moment, run_episode
+from takt.client.rollout import Ask, EpisodeRules, Moment, is_over, run_episode
 from takt.errors import ConfigError, UsageError
 
 
@@ -26,6 +26,14 @@ class Corridor:
     def step(self, action: NDArray[Any]) -> bool:
         self.place += float(action[0])
         return self.place >= 3
+
+
+class ShortCorridor(Corridor):
+    """One whose episodes end behind 2."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.place > 2
 
 
 def walking(*steps: float) -> Ask:
@@ -57,6 +65,22 @@ def test_an_unsolved_episode_executes_exactly_the_steps_it_may() -> None:
 
     assert (result.is_solved, result.steps, result.chunks) == (False, 5, 3)
     assert corridor.place == pytest.approx(0.5)
+
+
+def test_an_episode_that_ends_by_itself_is_stepped_no_more() -> None:
+    corridor = ShortCorridor()
+
+    result = run_episode(corridor, walking(0.5, 2, -1), EpisodeRules(), index=0)
+
+    assert (result.is_solved, result.steps, corridor.place) == (False, 2, 2.5)
+
+
+def test_only_an_environment_that_knows_of_it_is_over() -> None:
+    short, plain = ShortCorridor(), Corridor()
+    short.place = plain.place = 2.5
+
+    assert is_over(short)
+    assert not is_over(plain)
 
 
 def test_the_index_chooses_the_start_and_is_in_the_result() -> None:

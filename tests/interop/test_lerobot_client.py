@@ -6,8 +6,6 @@ distribution, and start that server themselves, so they cannot be pointed here.
 """
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.interop.ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -24,14 +23,6 @@ HERE = Path(__file__).parent
 FPS = 30
 STARTING_S = 60.0
 """Importing LeRobot and torch takes this long on a busy computer."""
-
-
-@pytest.fixture(scope="session")
-def lerobot_python() -> str:
-    named = os.environ.get("TAKT_INTEROP_PYTHON")
-    if not named:
-        pytest.skip("TAKT_INTEROP_PYTHON is not set; `make interop` sets it")
-    return named
 
 
 @dataclass
@@ -95,12 +86,6 @@ def serving(*options: str, port: int | None = None) -> Iterator[Server]:
     finally:
         if server._process.poll() is None:
             server.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def start_robot(

@@ -192,3 +192,14 @@ def test_a_merge_function_that_makes_nan_is_refused() -> None:
 
     with pytest.raises(UsageError, match="NaN"):
         merge_rule(no_number)(queued, TimedChunk(2, np.ones((4, 2))), 2)
+
+
+@pytest.mark.parametrize("error", [TypeError("lerp(): not a Tensor"), AttributeError("no 'lerp'")])
+def test_a_function_that_takes_no_arrays_is_told_how_it_would(error: Exception) -> None:
+    def for_tensors(old: Vector, new: Vector) -> Vector:
+        raise error
+
+    rule = merge_rule(for_tensors)
+
+    with pytest.raises(UsageError, match=r"did not take NumPy arrays \(.*lerp.*from_torch"):
+        rule(TimedChunk(0, column(1.0)), TimedChunk(0, column(2.0)), 0)

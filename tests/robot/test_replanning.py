@@ -136,6 +136,14 @@ def test_without_a_measured_latency_the_threshold_decides() -> None:
     assert rule.ticks_until_due(Level(40, 80)) == 20
 
 
+def test_a_request_by_latency_leaves_after_so_many_actions_at_most() -> None:
+    rule = LatencyRule(control_period=ms(20), margin=0, execution_horizon=9)
+
+    assert rule.ticks_until_due(Level(14, 16), ms(40)) == 14 - (16 - 9)
+    assert rule.ticks_until_due(Level(7, 16), ms(40)) == 0
+    assert rule.ticks_until_due(Level(14, 16), ms(200)) == 4  # a slow server is asked sooner still
+
+
 def test_a_robot_asks_later_when_its_server_is_quicker() -> None:
     rule = LatencyRule(control_period=ms(20), margin=0)
 
@@ -150,6 +158,10 @@ def test_a_robot_asks_later_when_its_server_is_quicker() -> None:
         (lambda: BufferRule(buffer=-1, control_period=1), "buffer must be at least 0"),
         (lambda: BufferRule(buffer=0, control_period=0), "control_period must be positive"),
         (lambda: LatencyRule(margin=-1, control_period=1), "margin must be at least 0"),
+        (
+            lambda: LatencyRule(execution_horizon=0, control_period=1),
+            "execution_horizon must be at least 1",
+        ),
         (lambda: LatencyRule(control_period=0), "control_period must be positive"),
         (lambda: replanner(patience=0.5), "patience must be at least 1"),
         (lambda: replanner(patience=math.nan), "patience must be at least 1"),

@@ -10,27 +10,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tyro
 from rich.console import Console
 
+from takt.cli.evaluating.environments import EnvironmentChoice, chosen_environment
 from takt.cli.evaluating.in_process import InProcessPolicy
-from takt.cli.evaluating.metaworld import (
-    INSTRUCTIONS,
-    NUM_GOALS,
-    MetaworldEnvironment,
-    MetaworldTask,
-)
 from takt.cli.evaluating.recording import Recorder
 from takt.cli.evaluating.summary import sentence, summary_of
 from takt.cli.evaluating.view import EpisodeView
 from takt.client.connection import connect
-from takt.client.rollout import Ask, EpisodeResult, EpisodeRules, Moment, run_episode
+from takt.client.rollout import (
+    Ask,
+    Environment,
+    EpisodeResult,
+    EpisodeRules,
+    Moment,
+    run_episode,
+)
 from takt.errors import UsageError
 from takt.policies.interface import Precision
 from takt.schema.spec import PolicySpec
 
 __all__ = ["Eval"]
-
-_FAMILY = "metaworld"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Eval:
     """
 
     env: str
-    """The task: metaworld:TASK, such as metaworld:drawer-open-v3."""
+    """The task: metaworld:TASK, such as metaworld:drawer-open-v3, or gymnasium:ID."""
     server: str | None = None
     """The server to ask: host:port, or a ws:// or wss:// URL. The environment variable TAKT_TOKEN
     holds its token."""
@@ -56,7 +57,10 @@ class Eval:
     seed: int = 1
     """Decides starts and goals."""
     instruction: str | None = None
-    """What the policy is told; the usual words for the task when absent."""
+    """What the policy is told; the usual words for a Meta-World task when absent."""
+    key: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """For gymnasium:ID, POLICY_KEY=WHERE: where each of the policy's keys is found in the
+    environment's observation (a/b within another, nothing for all of it), or render()."""
     black_images: bool = False
     """Show the policy black pictures, to see whether it looks."""
     max_steps: int = 200
@@ -89,17 +93,14 @@ class Eval:
 
     def evaluate(self, console: Console) -> dict[str, Any]:
         """Run the episodes; the figures of :mod:`takt.cli.evaluating.summary`, and the options."""
-        task_name, instruction = self.check()
-        task = MetaworldTask(task_name, seed=self.seed)
-        environment = MetaworldEnvironment(
-            task, instruction=instruction, black_images=self.black_images
-        )
-        with contextlib.closing(task), self._policy() as (ask, spec):
+        choice = self.check()
+        simulation = choice.open(seed=self.seed, black_images=self.black_images)
+        with contextlib.closing(simulation), self._policy() as (ask, spec):
             rules = EpisodeRules(max_steps=self.max_steps, execute=self._execute(spec))
-            results = self._episodes(environment, ask, rules, console)
+            results = self._episodes(simulation.environment, ask, rules, console)
         return {
             "env": self.env,
-            "instruction": instruction,
+            "instruction": choice.instruction,
             "images": "black" if self.black_images else "seen",
             "through": "server" if self.server else "in process",
             "model_digest": spec.digest if spec else None,
@@ -109,33 +110,25 @@ class Eval:
             **summary_of(results),
         }
 
-    def check(self) -> tuple[str, str]:
+    def check(self) -> EnvironmentChoice:
         """Look at the options that can be judged before anything is opened.
 
         Returns:
-            The task's name and the instruction.
+            The environment.
 
         Raises:
             UsageError: An option is impossible.
             ConfigError: A number is.
         """
-        family, _, task = self.env.partition(":")
-        if family != _FAMILY or not task:
-            raise UsageError(f"--env {self.env!r}: expected {_FAMILY}:TASK")
         if self.in_process == (self.server is not None):
             raise UsageError("give either --server ADDRESS or --in-process")
-        if not 1 <= self.episodes <= NUM_GOALS:
-            raise UsageError(f"--episodes must lie in 1..{NUM_GOALS}, got {self.episodes}")
+        choice = chosen_environment(self.env, instruction=self.instruction, keys=self.key)
         EpisodeRules(max_steps=self.max_steps, execute=self.execute)
-        usual = INSTRUCTIONS.get(task, ())
-        instruction = self.instruction or next(iter(usual), None)
-        if instruction is None:
-            known = ", ".join(INSTRUCTIONS)
-            raise UsageError(f"--instruction is needed for {task}; without one: {known}")
-        return task, instruction
+        choice.check(episodes=self.episodes, max_steps=self.max_steps)
+        return choice
 
     def _episodes(
-        self, environment: MetaworldEnvironment, ask: Ask, rules: EpisodeRules, console: Console
+        self, environment: Environment, ask: Ask, rules: EpisodeRules, console: Console
     ) -> list[EpisodeResult]:
         results: list[EpisodeResult] = []
         view = EpisodeView(console, title=self.env, total=self.episodes)

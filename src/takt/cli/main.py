@@ -47,6 +47,7 @@ COMMANDS = {
     "bench": Entry("takt.cli.bench", "Bench", "measure a running server with real clients"),
     "demo": Entry("takt.cli.demo", "Demo", "serve and drive a small fleet on this computer"),
     "eval": Entry("takt.cli.eval", "Eval", "how often a policy solves a simulated task"),
+    "robot": Entry("takt.cli.robot", "DriveRobot", "drive a simulated robot on the wall clock"),
     "simulate": Entry("takt.cli.simulate", "Simulate", "predict a fleet's attainment, no GPU"),
     "plan": Entry("takt.cli.plan", "Plan", "how many robots a device carries, no GPU"),
     "profile": Entry("takt.cli.profile", "Profile", "measure what launches take on a device"),
@@ -173,19 +174,23 @@ def _parse(name: str, kind: type[Command], options: Sequence[str]) -> Command | 
     except SystemExit as stop:
         if not stop.code:
             return None
-        raise UsageError(f"{_first_words(said.getvalue())}; see: takt {name} --help") from None
+        raise UsageError(f"{_what_is_wrong(said.getvalue())}; see: takt {name} --help") from None
 
 
-def _first_words(box: str) -> str:
-    """What tyro says first in its box of advice, below the title, on one line."""
-    words: list[str] = []
-    for line in box.splitlines()[1:]:
+def _what_is_wrong(box: str) -> str:
+    """What tyro complains of in its box of advice, on one line.
+
+    The first complaint, but a mistyped option before one that is missing: it is the likelier cause.
+    """
+    parts: list[list[str]] = [[]]
+    for line in box.splitlines()[1:]:  # below the title
         text = line.strip("│ ")
         if text.strip("─-╭╮╰╯"):
-            words.append(text)
-        elif words:
-            break
-    return " ".join(words)
+            parts[-1].append(text)
+        else:
+            parts.append([])
+    said = [" ".join(part) for part in parts if part]
+    return next((part for part in said if part.startswith("Unrecognized")), said[0] if said else "")
 
 
 if __name__ == "__main__":

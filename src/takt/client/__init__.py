@@ -18,24 +18,44 @@ from takt.client.connection import Connection, connect
 from takt.client.episode_log import EpisodeLog
 from takt.client.errors import ConnectionLostError
 from takt.client.exchange import ExchangeStatus
+from takt.client.from_torch import from_torch
+from takt.client.image_settings import ImageSettings
 from takt.client.in_process import InProcess
+from takt.client.leftover import Leftover
 from takt.client.loop import ControlLoop, LoopStatus
 from takt.client.loop_settings import Hooks, LoopSettings, Robot
+from takt.client.robots import (
+    Axis,
+    DescribedRobot,
+    GymnasiumRobot,
+    LeRobotRobot,
+    RobotDescription,
+    RobotMismatchError,
+)
 
 __all__ = [
     "Answer",
+    "Axis",
     "BackgroundClient",
     "Backoff",
     "Cameras",
     "Connection",
     "ConnectionLostError",
     "ControlLoop",
+    "DescribedRobot",
     "EpisodeLog",
     "ExchangeStatus",
+    "GymnasiumRobot",
     "Hooks",
+    "ImageSettings",
     "InProcess",
+    "LeRobotRobot",
+    "Leftover",
     "LoopSettings",
     "LoopStatus",
     "Robot",
+    "RobotDescription",
+    "RobotMismatchError",
     "connect",
+    "from_torch",
 ]

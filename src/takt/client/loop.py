@@ -27,11 +27,13 @@ from takt.client.loop_settings import Hooks, LoopSettings, Robot
 from takt.client.mailbox import Mailbox
 from takt.client.motion import Motion
 from takt.client.pacing import Pacer, Wait, sleep
+from takt.client.robots.described import check_fit, description_of
 from takt.client.sender import AskingConnection, Sender
 from takt.errors import ConfigError, UsageError
 from takt.robot.contract import StateChange
 from takt.robot.contract_rules import ContractRules
 from takt.robot.contract_table import State
+from takt.schema.spec import PolicySpec
 from takt.units import SECOND, Nanos, to_ms, to_seconds
 
 __all__ = ["ControlLoop", "LoopStatus"]
@@ -89,7 +91,9 @@ class ControlLoop:
     """One robot's control loop.
 
     Args:
-        robot: What is driven.
+        robot: What is driven. One that describes itself
+            (:class:`~takt.client.robots.described.DescribedRobot`) is compared with the model at
+            every connect; a model it does not fit is not asked, and counts as a failure.
         connect: Opens a connection; called again after every loss.
             ``functools.partial(takt.client.connect, "server:8000")``, or for a policy in this
             process ``lambda: InProcess(policy)``.
@@ -103,6 +107,7 @@ class ControlLoop:
 
     Raises:
         ConfigError: A setting describes something impossible.
+        UsageError: The robot's ``describe`` returns something else than a description.
     """
 
     def __init__(
@@ -122,6 +127,7 @@ class ControlLoop:
         hooks = hooks or Hooks()
         _check(self.settings.contract, hooks)
         self._dial = connect
+        self._description = description_of(robot)
         self._cameras = cameras
         self._log = log
         self._clock = clock
@@ -273,9 +279,7 @@ class ControlLoop:
         if tick.skipped or 2 * tick.late > self.settings.control_period:
             self._journal.overrun(tick)
         try:
-            change = self._motion.tick(
-                tick.started, next_tick=tick.scheduled + self.settings.control_period
-            )
+            change = self._motion.tick(tick.started)
         except Exception as error:  # noqa: BLE001 - a dead control thread would leave the robot alone
             change = self._motion.broke(tick.started, error)
         except BaseException as error:  # such as a panic of a driver's native code
@@ -306,8 +310,19 @@ class ControlLoop:
 
     def _connect(self) -> AskingConnection:
         connection = self._dial()
+        try:
+            self._check_fit(connection)
+        except BaseException:
+            connection.close()
+            raise
         self._journal.connected(self._clock(), getattr(connection, "model", None))
         return connection
+
+    def _check_fit(self, connection: AskingConnection) -> None:
+        """Refuse a model that is made for another robot, where both say what they are."""
+        spec: PolicySpec | None = getattr(connection, "spec", None) if self._description else None
+        if self._description is not None and spec is not None:
+            check_fit(self._description, spec)
 
     def _counts(self) -> dict[str, object]:
         status = self.status()

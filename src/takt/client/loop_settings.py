@@ -26,7 +26,8 @@ _WHOLE = 1e-6
 
 class Robot(Protocol):
     """What a control loop needs of a robot. Both calls are made from its thread and should take a
-    small part of a tick.
+    small part of a tick. A robot may also say what its components are, see
+    :class:`~takt.client.robots.described.DescribedRobot`.
     """
 
     def observe(self) -> Mapping[str, object]:

@@ -103,27 +103,33 @@ class Motion:
         self._is_cut = False
         self._act_faults = 0
 
-    def tick(self, now: Nanos, *, next_tick: Nanos) -> StateChange | None:
+    def tick(self, now: Nanos) -> StateChange | None:
         """Carry out one tick.
 
         Args:
             now: Instant it began.
-            next_tick: Instant the next one is scheduled for.
 
         Returns:
             The change of state, if there was one.
         """
         for outcome in self._mailbox.collect():
             self._take(outcome)
+        # What is seen now shows the outcome of every action before this tick's and of no other, so
+        # the chunk it is answered with begins with this tick's action.
+        is_stopped = self.contract.state is State.STOPPED
+        is_due = self.replanner.is_due(self.queue)
+        is_wanted = not is_stopped and (is_due or self._mailbox.has_unsent)
         decided, seen = now, None
-        if self._hooks.pose is not None:
+        if is_wanted or self._hooks.pose is not None:
             seen = self._observe()
             decided = self._mailbox.now()  # a robot that was slow to answer has aged its actions
+        posted = self._written(now, seen) if is_wanted else None
         is_new = self._interpolator.needs_action
         proposal, violations = self._propose()
         directive = self._decide(decided, proposal, self._pose(seen))
         self._obey(decided, directive, is_new=is_new, violations=violations)
-        self._ask(now, next_tick, seen)
+        if posted is not None:
+            self._ask(now, posted, is_due=is_due)
         return directive.change
 
     def broke(self, now: Nanos, error: BaseException) -> StateChange | None:
@@ -326,38 +332,37 @@ class Motion:
 
     # What is seen and asked.
 
-    def _ask(self, now: Nanos, next_tick: Nanos, seen: Mapping[str, object] | None) -> None:
-        """Leave an observation, or a newer one in place of one that was not sent yet."""
-        if self.contract.state is State.STOPPED:
-            return
-        is_due = self.replanner.is_due(self.queue)
-        if not is_due and not self._mailbox.has_unsent:
-            return
-        seen = self._observe() if seen is None else seen
+    def _written(self, now: Nanos, seen: Mapping[str, object] | None) -> Posted | None:
+        """An observation that may be sent; None: something of it is missing."""
         images = None if self._cameras is None else self._cameras.newest
         if seen is None or (self._cameras is not None and images is None):
-            return
+            return None
         observed = now if images is None else min(now, images.taken)
         self._chunks_asked += 1
-        posted = Posted(
+        return Posted(
             observation=seen if images is None else {**seen, **images.values},
             chunk_id=self._chunks_asked,
             first_timestep=self.queue.next_timestep,
             observed=observed,
-            due=self._dry_at(next_tick) - (self.replanner.network.estimate or 0),
+            due=self._dry_at(now) - (self.replanner.network.estimate or 0),
             expires=observed + self._settings.contract.max_action_age,
         )
+
+    def _ask(self, now: Nanos, posted: Posted, *, is_due: bool) -> None:
+        """Leave an observation, or a newer one in place of one that was not sent yet."""
+        if self.contract.state is State.STOPPED:
+            return
         if is_due:
-            self.replanner.ask(self.queue, now=now, next_tick=next_tick)
+            self.replanner.ask(self.queue, now=now, next_tick=now)
             self._asked_at = now
             self._mailbox.post(posted)
         else:
             self._mailbox.renew(posted)
 
-    def _dry_at(self, next_tick: Nanos) -> Nanos:
-        """Instant of the first tick that finds no action."""
+    def _dry_at(self, now: Nanos) -> Nanos:
+        """Instant of the first tick that finds no action, seen from a tick that begins."""
         under_way = self._ticks_left * self._settings.control_period
-        return next_tick + under_way + time_until_dry(self.queue, self._settings.action_period)
+        return now + under_way + time_until_dry(self.queue, self._settings.action_period)
 
     def _observe(self) -> Mapping[str, object] | None:
         try:

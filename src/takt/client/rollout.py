@@ -2,7 +2,7 @@
 
 The loop is the plainest one: look, ask for a chunk, execute the first actions of it, look again.
 The world stands still while a chunk is asked for, so this measures what a policy can do and not
-how fast it is served; a robot, which must not wait, runs :class:`~takt.client.loop.ControlLoop`.
+how fast it is served; :mod:`takt.client.realtime` runs the same environments on the wall clock.
 It knows neither cameras nor models: an :class:`Environment` gives observations in the policy's
 keys, and whatever answers them gives chunks.
 
@@ -11,14 +11,23 @@ Start reading at :func:`run_episode`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from takt.client.answer import ActionArray
 from takt.errors import ConfigError, UsageError
 
-__all__ = ["Ask", "Environment", "EpisodeResult", "EpisodeRules", "Moment", "run_episode"]
+__all__ = [
+    "Ask",
+    "EndingEnvironment",
+    "Environment",
+    "EpisodeResult",
+    "EpisodeRules",
+    "Moment",
+    "is_over",
+    "run_episode",
+]
 
 Ask: TypeAlias = Callable[[Mapping[str, object]], ActionArray]
 """Answers an observation with a chunk, shape ``(horizon, action_dim)``."""
@@ -48,6 +57,21 @@ class Environment(Protocol):
             Whether the task is solved now.
         """
         ...
+
+
+@runtime_checkable
+class EndingEnvironment(Environment, Protocol):
+    """An environment whose episodes may end without a solution; it must not be stepped then."""
+
+    @property
+    def is_over(self) -> bool:
+        """The episode has ended."""
+        ...
+
+
+def is_over(environment: Environment) -> bool:
+    """Whether the episode has ended by itself, where the environment knows of that."""
+    return isinstance(environment, EndingEnvironment) and environment.is_over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +130,7 @@ def run_episode(
     index: int,
     look: Callable[[Moment], None] = _look_away,
 ) -> EpisodeResult:
-    """Run one episode until the task is solved or the steps are used up.
+    """Run one episode until the task is solved, it ends by itself, or the steps are used up.
 
     Args:
         environment: What to act on.
@@ -123,8 +147,8 @@ def run_episode(
     """
     environment.reset(index)
     steps = chunks = 0
-    is_solved = False
-    while not is_solved and steps < rules.max_steps:
+    is_solved = has_ended = False
+    while not has_ended and steps < rules.max_steps:
         observation = environment.observe()
         chunk = _checked(ask(observation))[: rules.execute]
         chunks += 1
@@ -132,7 +156,8 @@ def run_episode(
             look(Moment(index=index, step=steps, observation=observation, action=action))
             steps += 1
             is_solved = environment.step(action)
-            if is_solved:
+            has_ended = is_solved or is_over(environment)
+            if has_ended:
                 break
     return EpisodeResult(index=index, is_solved=is_solved, steps=steps, chunks=chunks)
 

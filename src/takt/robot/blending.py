@@ -53,7 +53,8 @@ def merge_rule(
     several chunks an action can hold a little of each.
 
     Args:
-        rule: A name or a function; it must not modify its arguments.
+        rule: A name or a function; it must not modify its arguments. One that takes torch tensors
+            is wrapped in :func:`takt.client.from_torch.from_torch`.
         kept: Components that are not blended, such as a gripper: they are those of ``new``.
 
     Raises:
@@ -113,7 +114,13 @@ class _Blending:
         if self._weights is not None:
             return self._weights[0] * old + self._weights[1] * new
         function = cast("Blend", self._function)
-        rows = [np.asarray(function(a, b)) for a, b in zip(old, new, strict=True)]
+        try:
+            rows = [np.asarray(function(a, b)) for a, b in zip(old, new, strict=True)]
+        except (AttributeError, TypeError) as error:
+            raise UsageError(
+                f"the merge function did not take NumPy arrays ({error}); one for torch tensors is"
+                " wrapped: merge=takt.client.from_torch(function)"
+            ) from error
         for row in rows:
             if row.shape != new.shape[1:]:
                 raise UsageError(

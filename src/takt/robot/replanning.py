@@ -45,7 +45,7 @@ class QueueLevel(Protocol):
 
 
 class ReplanningRule(Protocol):
-    """When to ask. It is looked at after the tick's action was popped."""
+    """When to ask. It is looked at between the actions of two ticks."""
 
     def ticks_until_due(self, queue: QueueLevel, latency: Nanos | None = None) -> int:
         """How many more actions are executed before the rule asks; 0 when it asks now.
@@ -61,8 +61,7 @@ class ReplanningRule(Protocol):
 class ThresholdRule:
     """Ask when the queue has drained to a share of a chunk: LeRobot's threshold g.
 
-    The rule is looked at after the tick's action was popped. Before the first chunk it always
-    asks.
+    The rule is looked at between the actions of two ticks. Before the first chunk it always asks.
     """
 
     threshold: float = 0.5
@@ -129,12 +128,17 @@ class LatencyRule:
     margin: Nanos = 50 * MILLISECOND
     """Time in hand for answers slower than the estimate. Each tick of it is an action executed
     from an older observation."""
+    execution_horizon: int | None = None
+    """Actions between two requests at most, however long the queue would last: for policies whose
+    chunks are worse at their end; None: as many as it lasts."""
     until_known: ThresholdRule = field(default_factory=ThresholdRule)
     """Rule before the first latency was measured."""
 
     def __post_init__(self) -> None:
         if self.margin < 0:
             raise ConfigError(f"margin must be at least 0, got {self.margin} ns")
+        if self.execution_horizon is not None and self.execution_horizon < 1:
+            raise ConfigError(f"execution_horizon must be at least 1, got {self.execution_horizon}")
         _check_period(self.control_period)
 
     def ticks_until_due(self, queue: QueueLevel, latency: Nanos | None = None) -> int:
@@ -142,7 +146,12 @@ class LatencyRule:
         if latency is None:
             return self.until_known.ticks_until_due(queue)
         # Rounded up: an answer that comes within a tick's time finds that action executed.
-        return max(0, queue.remaining - -(-(latency + self.margin) // self.control_period))
+        least = -(-(latency + self.margin) // self.control_period)
+        if self.execution_horizon is not None:
+            # A chunk begins with its observation, so it has this many left when that many after
+            # it were executed, whichever chunk they came from.
+            least = max(least, queue.longest_chunk - self.execution_horizon)
+        return max(0, queue.remaining - least)
 
 
 def time_until_dry(queue: QueueLevel, control_period: Nanos) -> Nanos:

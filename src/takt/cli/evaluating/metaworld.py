@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from takt.client.robots.described import Axis, RobotDescription
 from takt.errors import ConfigError, UsageError
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "EXTRA",
     "IMAGE_SIZE",
     "INSTRUCTIONS",
+    "MAX_STEPS",
     "NUM_GOALS",
     "MetaworldEnvironment",
     "MetaworldTask",
@@ -46,6 +48,8 @@ _OVERSAMPLING = 2
 """Pixels are rendered at this many times the size and averaged."""
 NUM_GOALS = 50
 """Meta-World draws this many starts and goals per seed."""
+MAX_STEPS = 500
+"""Steps after which Meta-World wants a new start."""
 _DARKEST_MEAN = 5.0
 """A lost rendering context gives black pictures and no error; a real one is brighter than this."""
 
@@ -106,6 +110,22 @@ INSTRUCTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 """The tasks `mini` is trained on, each with the ways to ask for it; the first is the usual one."""
+
+
+_DESCRIPTION = RobotDescription(
+    action=(
+        Axis("move_x", "cm"),
+        Axis("move_y", "cm"),
+        Axis("move_z", "cm"),
+        Axis("gripper_effort", "share"),
+    ),
+    state=(
+        Axis("gripper_x", "m"),
+        Axis("gripper_y", "m"),
+        Axis("gripper_z", "m"),
+        Axis("gripper_opening", "share"),
+    ),
+)
 
 
 class MetaworldTask:
@@ -175,7 +195,7 @@ class MetaworldTask:
 
 
 class MetaworldEnvironment:
-    """A task as a policy meets it: a :class:`takt.client.rollout.Environment`.
+    """A task as a policy meets it: a :class:`takt.client.rollout.Environment`, and a robot.
 
     Args:
         task: The task.
@@ -189,6 +209,14 @@ class MetaworldEnvironment:
         self._task = task
         self._instruction = instruction
         self._black_images = black_images
+
+    def act(self, action: NDArray[np.floating[Any]], /) -> object:
+        """Do one action."""
+        return self.step(action)
+
+    def describe(self) -> RobotDescription:
+        """Names and units, as `mini`'s card has them."""
+        return _DESCRIPTION
 
     def reset(self, index: int) -> None:
         """Go to start ``index`` of the task's seed."""

@@ -88,7 +88,9 @@ class Recorder:
         self._lines.write(json.dumps(line) + "\n")
 
 
-def _rounded(values: object) -> list[float]:
+def _rounded(values: object) -> list[float] | None:
+    if values is None:
+        return None
     return np.asarray(values, np.float64).round(_DIGITS).tolist()
 
 

@@ -1,0 +1,253 @@
+"""``takt robot`` against a server and a simulator that are functions, in real time."""
+
+import io
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from rich.console import Console
+from tests.client.fakes import FakeConnection
+
+from takt.cli.main import main
+from takt.cli.robot import DriveRobot
+from takt.client.answer import Answer
+from takt.client.episode import read_episode, summary
+from takt.client.errors import ConnectionLostError
+from takt.client.robots.described import RobotMismatchError
+from takt.errors import ConfigError, RefusedError, TaktError, UsageError
+from takt.policies.catalog import open_policy
+from takt.policies.echo import EchoOptions, echo_spec
+from takt.units import ms
+
+ENV = "metaworld:door-open-v3"
+FAST = {"env": ENV, "server": "here:1", "control_hz": 200.0}
+MINI = open_policy("mini").spec
+
+
+class Door:
+    """Opens after 12 steps that move it."""
+
+    opened: ClassVar[list[tuple[str, int]]] = []
+
+    def __init__(self, task: str, *, seed: int) -> None:
+        self.opened.append((task, seed))
+        self.moved = 0
+
+    def reset(self, index: int) -> None:
+        self.moved = 0
+
+    def state(self) -> Any:  # noqa: ANN401
+        return np.zeros(4, np.float32)
+
+    def image(self) -> Any:  # noqa: ANN401
+        return np.full((112, 112, 3), 90, np.uint8)
+
+    def step(self, action: Any) -> bool:  # noqa: ANN401
+        self.moved += bool(action[:3].any())
+        return self.moved >= 12
+
+    def close(self) -> None:
+        pass
+
+
+class Server:
+    """Where connections come from; they answer until there are no more answers."""
+
+    def __init__(self) -> None:
+        self.spec: Any = MINI
+        self.answers: float = math.inf
+        self.refusals: list[Exception] = []
+        self.dialled: list[dict[str, Any]] = []
+        self.connections: list[FakeConnection] = []
+
+    def connect(self, address: str, **options: Any) -> FakeConnection:  # noqa: ANN401
+        self.dialled.append({"address": address, **options})
+        connection: Any = FakeConnection(self._ask)
+        connection.model, connection.spec = "mini", self.spec
+        self.connections.append(connection)
+        return connection
+
+    def _ask(self, seen: Mapping[str, object]) -> Answer:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if self.answers <= 0:
+            raise RefusedError("no more today", code="failed")
+        self.answers -= 1
+        return Answer(actions=np.full((16, 4), 0.5), round_trip=ms(3))
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    Door.opened.clear()
+    server = Server()
+    monkeypatch.setattr("takt.cli.evaluating.environments.MetaworldTask", Door)
+    monkeypatch.setattr("takt.cli.robot.connect", server.connect)
+    before = threading.active_count()
+    yield server
+    assert threading.active_count() == before
+    assert all(connection.closed.is_set() for connection in server.connections)
+
+
+def driven(**options: Any) -> dict[str, Any]:  # noqa: ANN401
+    return DriveRobot(**{**FAST, **options}).drive(Console(file=io.StringIO()))
+
+
+def test_figures_tell_what_was_run_and_how_it_went() -> None:
+    figures = driven(episodes=2, seed=9)
+
+    assert Door.opened == [("door-open-v3", 9)]
+    assert (figures["episodes"], figures["solved"]) == (2, 2)
+    assert figures["endings"] == {"solved": 2}
+    assert figures["instruction"] == "open the door"
+    assert (figures["mode"], figures["g"], figures["control_hz"]) == ("async", 0.5, 200.0)
+    assert figures["model_digest"] == MINI.digest
+    assert figures["executed"] == 24
+    assert figures["round_trip_ms"]["p50"] == 3.0
+
+
+def test_every_episode_has_a_session_of_its_own(server: Server) -> None:
+    driven(episodes=3, model="arm")
+
+    robots = [dialled["robot"] for dialled in server.dialled]
+    assert len(robots) == len(set(robots)) == 1 + 3  # one to learn the model's card
+    assert {dialled["model"] for dialled in server.dialled} == {"arm"}
+
+
+def test_the_rate_is_the_policys_own_unless_told_otherwise(server: Server) -> None:
+    figures = driven(control_hz=None, max_steps=2)
+
+    assert figures["control_hz"] == MINI.action.control_hz
+    server.spec = echo_spec("echo", EchoOptions())
+    with pytest.raises(UsageError, match="--control-hz is needed"):
+        driven(control_hz=None)
+
+
+def test_sync_executes_the_policys_own_share_and_async_all_of_a_chunk() -> None:
+    assert driven(sync=True)["execute"] == MINI.action.execution_horizon
+    assert driven(sync=True, execute=3)["execute"] == 3
+    assert driven()["execute"] is None
+
+
+@pytest.mark.parametrize("options", [{"rule": "latency"}, {"g": 0.0}, {"merge": "average"}])
+def test_other_rules_drive_too(options: dict[str, Any]) -> None:
+    assert driven(**options)["solved"] == 1
+
+
+def test_a_model_of_another_robot_is_refused_before_anything_moves(server: Server) -> None:
+    turned = MINI.action.axes[::-1]
+    server.spec = replace(MINI, action=replace(MINI.action, axes=turned))
+
+    with pytest.raises(RobotMismatchError, match="'move_x' in cm at place 0"):
+        driven()
+
+
+def test_a_model_that_is_not_ready_is_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("takt.cli.robot._PAUSE_S", 0.0)
+    server.refusals = [RefusedError("later", code=code) for code in ("busy", "expired", "busy")]
+
+    assert driven()["solved"] == 1
+
+
+def test_an_observation_that_is_refused_is_said_before_anything_moves(server: Server) -> None:
+    server.refusals = [RefusedError("no such camera", code="observation")]
+
+    with pytest.raises(RefusedError, match="no such camera"):
+        driven()
+
+
+def test_a_server_that_is_lost_between_episodes_is_told_and_not_fatal(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = ConnectionLostError("no server", code="unreachable")
+
+    def connect(address: str, **options: Any) -> FakeConnection:  # noqa: ANN401
+        if len(server.dialled) >= 2:
+            raise lost
+        return server.connect(address, **options)
+
+    monkeypatch.setattr("takt.cli.robot.connect", connect)
+    figures = driven(episodes=2, max_steps=30)
+
+    assert figures["endings"] == {"solved": 1, "ticks": 1}
+    assert figures["failures"]["unreachable"] >= 1
+    assert figures["last_failure"] == "no server"
+
+
+def test_a_run_in_which_nothing_was_executed_fails(server: Server) -> None:
+    server.answers = 1  # the first, before any clock runs
+
+    with pytest.raises(TaktError, match="no action was executed: no more today"):
+        DriveRobot(**FAST, max_steps=5).run()
+
+
+def test_the_log_is_read_by_takt_episode(tmp_path: Path) -> None:
+    driven(log=tmp_path / "run.jsonl")
+
+    told = summary(read_episode(tmp_path / "run.jsonl"))
+    assert told["is_complete"]
+    assert told["executed"] == 12
+    assert told["head"]["robot"] == ENV
+
+
+def test_several_episodes_have_a_log_each_and_one_trace(tmp_path: Path) -> None:
+    driven(episodes=2, log=tmp_path / "run.jsonl", trace=tmp_path / "trace.jsonl")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "run-0.jsonl",
+        "run-1.jsonl",
+        "trace.jsonl",
+    ]
+    lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    assert [line for line in lines if "solved" in line] == [
+        {"episode": 0, "solved": True},
+        {"episode": 1, "solved": True},
+    ]
+    assert lines[-2]["action"] == [0.5] * 4
+
+
+def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200", "--json"]
+    assert main(arguments) == 0
+
+    assert json.loads(capsys.readouterr().out)["solved"] == 1
+
+
+def test_people_get_sentences_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.startswith("episode 1 of 1: solved after")
+    assert "solved 1 of 1: 100%" in said
+    assert "12 actions in" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"env": "door"}, UsageError, "metaworld:TASK or gymnasium:ID"),
+        ({"episodes": 51}, UsageError, "--episodes"),
+        ({"max_steps": 0}, ConfigError, "max_ticks"),
+        ({"max_steps": 501}, UsageError, "--max-steps"),
+        ({"execute": 0}, UsageError, "--execute"),
+        ({"g": 1.5}, ConfigError, "threshold"),
+        ({"g": float("nan")}, ConfigError, "--g"),
+        ({"control_hz": 0.0}, ConfigError, "--control-hz"),
+        ({"control_hz": float("inf")}, ConfigError, "--control-hz"),
+    ],
+)
+def test_impossible_options_are_refused_before_anything_is_opened(
+    server: Server, options: dict[str, Any], error: type[TaktError], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        driven(**options)
+
+    assert not Door.opened
+    assert not server.dialled
