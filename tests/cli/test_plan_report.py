@@ -67,7 +67,7 @@ def test_a_person_reads_both_as_well(capsys: pytest.CaptureFixture[str]) -> None
     out = said(answer(measured(4, *SURE), measured(5, *LOST)), capsys)
 
     assert "4 robots hold 98% on h100" in out
-    assert "of 4 robots the worst one gets 50.00% of its answers in time" in out
+    assert "the worst of them gets 50.00% of its answers in time" in out
     assert "3, early" in out
     assert "early: fewer than 4 draws left no doubt at 99 %" in out
 

@@ -57,6 +57,8 @@ def test_the_second_time_everything_is_in_the_cache(capsys: pytest.CaptureFixtur
         (["--model", "echo", "--without-waiting"], "--without-waiting is for --paced"),
         (["--model", "echo", "--most-seconds", "0"], "--most-seconds must lie in 0 to 3600"),
         (["--model", "echo", "--relative-error", "0.7"], "relative_error must lie above 0"),
+        (["--model", "echo", "--layout", "echo"], "--layout 'echo': expected NAME=N"),
+        (["--model", "echo", "--layout", "echo=7"], "--layout echo: expected 0..0, got 7"),
         (["--model", "echo", "--plot", "a.pdf"], "a plot ends in .png or .svg"),
         (["--model", "echo", "--out", "none/a.json"], "--out none/a.json: no folder none"),
         (["--model", "pi0", "--paced", "rtx-9000"], "no device 'rtx-9000'"),
@@ -90,6 +92,8 @@ def test_declared_robots_without_a_choice_are_refused() -> None:
             "--robots wants NAME=N",
         ),
         (["--model", "echo", "--profile", "none.json"], "none.json: cannot be read"),
+        (["--model", "echo", "--reevaluate-seconds", "0.5"], "0 or lie in 1 to 86400, got 0.5"),
+        (["--model", "echo", "--reevaluate-seconds", "-1"], "0 or lie in 1 to 86400, got -1"),
     ],
 )
 def test_a_choice_without_grounds_is_refused(

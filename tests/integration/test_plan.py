@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.core.driving import model_of, profile_of
+from tests.hardware.test_measured import PROFILE as MEASURED
 
 from takt.cli.main import main
 from takt.core.trace import Setup
@@ -123,12 +124,37 @@ def test_a_formation_a_fleet_file_has_no_times_for_is_refused_when_asked_for(
     assert "profile 'gpu': architectures.pi0.transfer_ms: expected" in capsys.readouterr().err
 
 
+def test_formations_whose_shares_were_not_measured_are_left_out_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    MEASURED.write(tmp_path / "cpu.json")
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        """
+profiles: {cpu: cpu.json}
+models:
+  fold: {policy: mini, slo_ms: 80}
+devices:
+  left: {profile: cpu, models: [fold], formation: monolithic}
+robots:
+  - {model: fold, count: 2, rate_hz: 2}
+network: {kind: constant, up_ms: 2, down_ms: 3}
+"""
+    )
+
+    found = planned(capsys, str(path), "--formation", "monolithic")
+
+    assert found["left_out"] == {
+        "monolithic (replicas 2)": "the profile has no share of which 2 fit"
+    }
+
+
 def test_the_answer_fits_the_screen(capsys: pytest.CaptureFixture[str], fleet: Path) -> None:
     assert main(["plan", str(fleet), *SHORT]) == 0
 
     out = capsys.readouterr().out
     assert all(len(line) <= 80 for line in out.splitlines())
-    for word in ("robots hold 98%", "simulated", "monolithic", "robots the worst one gets"):
+    for word in ("robots hold 98%", "simulated", "monolithic", "the worst of them gets"):
         assert word in " ".join(out.split())
 
 

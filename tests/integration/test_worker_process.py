@@ -33,6 +33,7 @@ from takt.policies.echo import FAIL_STATE
 from takt.runtime.config import WorkerConfig
 from takt.runtime.trace_file import split_traces
 from takt.schema.serving import ServedModel
+from takt.server.commands import drive_line
 from takt.units import SECOND
 
 pytestmark = pytest.mark.integration
@@ -400,3 +401,42 @@ def test_replies_come_with_times_that_add_up(stage: Stage) -> None:
     assert isinstance(reply, Reply)
     assert reply.times.prefix >= SECOND // 100
     assert reply.times.denoise >= 3 * SECOND // 100
+
+
+def told(worker: Worker, **driven: Any) -> dict[str, Any]:  # noqa: ANN401 - passed on
+    """What a worker says to an offer of another formation."""
+    fields = {"options": {}, "prefix_limit": None, "denoise_limit": None, **driven}
+    assert worker.process.stdin is not None
+    worker.process.stdin.write(json.dumps(drive_line(fields)).encode() + b"\n")
+    worker.process.stdin.flush()
+    return worker.hear()
+
+
+def test_an_idle_worker_is_driven_in_another_formation_at_once(stage: Stage) -> None:
+    worker = stage.ready_worker()
+
+    said = told(worker, formation="flowing", options={"gathering": 4}, prefix_limit=1)
+
+    assert said == {
+        "event": "formation_switched",
+        "formation": "flowing",
+        "options": {"gathering": 4},
+        "prefix_limit": 1,
+        "denoise_limit": None,
+    }
+
+
+def test_a_worker_refuses_a_formation_that_it_cannot_drive_and_keeps_its_own(stage: Stage) -> None:
+    worker = stage.ready_worker()
+
+    said = told(worker, formation="step_admission")
+
+    assert said["event"] == "formation_refused"
+    assert "needs several devices or single denoise steps" in said["reason"]
+    assert told(worker, formation="lockstep")["event"] == "formation_switched"
+
+
+def test_a_worker_without_models_takes_an_offer_for_those_to_come(stage: Stage) -> None:
+    worker = stage.ready_worker(echo("gone", no_such_option=1))
+
+    assert told(worker, formation="flowing")["event"] == "formation_switched"

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from takt.core.profile import Profile
+from takt.errors import ConfigError
+from takt.hardware import model_for, profile_for
 from takt.hardware.measured import MeasuredProfile, ProfileHeader
+from takt.policies.interface import Placement
 from takt.runtime.config import WorkerConfig
 from takt.runtime.loader import AllLoaded, Closed, Loader, LoaderEvent, OfferChanged
 from takt.schema.serving import ServedModel
@@ -182,3 +185,34 @@ def test_a_model_that_the_profile_lacks_fails_before_it_is_loaded(tmp_path: Path
     failed = events[1]
     assert isinstance(failed, OfferChanged)
     assert failed.offer.reason == "the profile has no model 'echo'; it has: none"
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_model_runs_in_the_number_format_its_profile_was_measured_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    header = ProfileHeader(
+        device="a CPU",
+        engine="none",
+        versions={},
+        precision=precision,
+        relative_error=0.03,
+        confidence=0.95,
+    )
+    known = (model_for("pi0", "echo", 100.0, (1,), (1,)),)
+    times = profile_for("h100", known)
+    MeasuredProfile(header=header, models=known, profile=times).write(tmp_path / "cpu.json")
+    seen: list[str] = []
+
+    def load(_: ServedModel, placement: Placement, *rest: object) -> None:
+        del rest
+        seen.append(placement.precision)
+        raise ConfigError("seen enough")
+
+    monkeypatch.setattr("takt.runtime.loader.load_model", load)
+    path = str(tmp_path / "cpu.json")
+    config = WorkerConfig(name="w", address="a", models=(ECHO,), profile_path=path)
+
+    all_told(config, lambda _, function: function())
+
+    assert seen == [precision]

@@ -1,6 +1,7 @@
 """A fleet is checked before it is simulated, and grows without taking a robot away."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,3 +134,10 @@ def test_the_model_of_a_group_is_found_on_its_own_device() -> None:
 
 def counts(fleet: Fleet) -> list[int]:
     return [group.count for group in fleet.robots]
+
+
+@pytest.mark.parametrize("spreads", [{"gpu": -0.1}, {"gpu": 1.0}, {"tpu": 0.1}])
+def test_a_spread_that_no_device_has_is_refused(spreads: dict[str, float]) -> None:
+    (name,) = spreads
+    with pytest.raises(ConfigError, match=f"spread of '{name}'"):
+        replace(fleet_of(group_of()), spreads=spreads)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
@@ -225,6 +226,20 @@ def test_open_loop_robots_send_at_their_rate_whatever_the_answers_do() -> None:
     assert len(overloaded.records) == 20 * 20
     assert sends(overloaded, "pi0-0") == sends(idle, "pi0-0")
     assert any(record.outcome == "expired" for record in overloaded.records)
+
+
+def test_launches_of_a_device_that_varies_differ_and_are_drawn_from_the_seed() -> None:
+    steady = fleet_of(group_of(1, rate_hz=10))
+    varied = replace(steady, spreads={"gpu": 0.1})
+    latencies = [
+        [record.latency for record in simulate(fleet, duration=2 * SECOND, seed=seed).records]
+        for fleet, seed in ((steady, 0), (varied, 0), (varied, 0), (varied, 1))
+    ]
+
+    assert len(set(latencies[0])) == 1
+    assert len(set(latencies[1])) == 20
+    assert latencies[1] == latencies[2] != latencies[3]
+    assert fmean(map(float, filter(None, latencies[1]))) == pytest.approx(latencies[0][0], rel=0.1)
 
 
 def test_robots_that_are_added_leave_the_others_their_phases_and_their_jitter() -> None:

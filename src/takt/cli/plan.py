@@ -32,7 +32,8 @@ from takt.hardware import (
     profile_for,
 )
 from takt.hardware.measured import MeasuredProfile
-from takt.server.fleet_file import LEAST_SECONDS, FleetFile
+from takt.server.fleet_entries import LEAST_SECONDS
+from takt.server.fleet_file import FleetFile
 from takt.server.formation_choice import driven_in, shapes_here
 from takt.sim.fleet import MOST_HZ, Fleet, RobotGroup
 from takt.sim.knee import Criterion, Measured
@@ -328,7 +329,9 @@ def _best(
 def _refusal(fleet_of: _Fleets, shape: Shape) -> str | None:
     """Why a fleet cannot be driven in a shape."""
     try:
-        fleet_of(shape)
+        for setup in fleet_of(shape).devices.values():
+            for model in setup.models:
+                setup.expected(model)  # asks the profile for every share that the shape takes
     except ConfigError as error:
         return str(error)
     return None

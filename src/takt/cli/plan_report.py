@@ -68,6 +68,7 @@ def figures(answer: Answer, hardware: str | None, rate_hz: float | None) -> dict
         "options": {name: dict(setup.options) for name, setup in fleet.devices.items()},
         "discipline": sorted({setup.discipline for setup in setups}),
         "prefix_sizes": {m.name: list(m.prefix_sizes) for s in setups for m in s.models},
+        "denoise_sizes": {m.name: list(m.denoise_sizes) for s in setups for m in s.models},
         "attainment": [_population(measured, criterion) for measured in knee.measured],
         "left_out": dict(answer.left_out),
         **_launches(fleet, knee),
@@ -172,12 +173,12 @@ def _answers(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"on {found['devices']} devices, {found['robots_at_target_per_device']} on each"
     if not found["robots_at_target"]:
         yield _nobody_sentence(found)
-    yield f"formation: {_driven(found)}"
     if found["worst_robot"] is not None:
         yield (
-            f"of {found['robots_at_target']} robots the worst one gets"
-            f" {found['worst_robot']:.2%} of its answers in time, in the mean over the draws"
+            f"the worst of them gets {found['worst_robot']:.2%} of its answers in time, in the"
+            " mean over the draws"
         )
+    yield f"formation: {_driven(found)}"
 
 
 def _details(found: Mapping[str, Any]) -> Iterator[str]:
@@ -192,10 +193,10 @@ def _details(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _robots_sentence(found: Mapping[str, Any]) -> str:
-    names = ", ".join(f"{name} ({m['slo_ms']:g} ms)" for name, m in found["models"].items())
+    names = ", ".join(f"{name} within {m['slo_ms']:g} ms" for name, m in found["models"].items())
     return (
         f"[bold]{found['robots_at_target']} robots[/bold] hold {found['target'] * 100:g}% on"
-        f" {found['hardware'] or found['fleet']} with {names} [bold](simulated)[/bold];"
+        f" {found['hardware'] or found['fleet']} [bold](simulated)[/bold]: {names};"
         f" {found['robots_at_target_mean']} by the mean of five draws"
     )
 

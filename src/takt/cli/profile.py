@@ -21,6 +21,7 @@ from takt.errors import ConfigError
 from takt.policies.interface import Placement, Precision
 from takt.runtime.models import LoadedModel
 from takt.runtime.profiling.cache import Cache, cache_folder, cache_path
+from takt.runtime.profiling.grid import check_sent
 from takt.runtime.profiling.machines import (
     CpuMachine,
     LoadingMachine,
@@ -68,6 +69,9 @@ class Profile:
     """Time after which an entry is cut off, in seconds."""
     every_pair: bool = False
     """Measure every pair of launches; otherwise those between grid points are interpolated."""
+    layout: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """NAME=N: layout of the rows that robots of a model send, 0 is the cheapest; slowdowns are
+    measured in it. When absent the one that holds every row. Give it once per model."""
     slo_ms: float | None = None
     """Promised time of each model, for those who read the profile; as for takt serve."""
     prefix_cores: tuple[int, ...] = ()
@@ -121,11 +125,22 @@ class Profile:
         if self.out is not None and not self.out.parent.is_dir():
             raise ConfigError(f"--out {self.out}: no folder {self.out.parent}")
         check_picture("--plot", self.plot)
+        self._sent()
         return Enough(
             relative_error=self.relative_error,
             most_runs=self.most_runs,
             most_time=seconds(self.most_seconds),
         )
+
+    def _sent(self) -> dict[str, int]:
+        """Layouts that robots send, by model."""
+        sent: dict[str, int] = {}
+        for given in self.layout:
+            name, _, layout = given.partition("=")
+            if not name or not layout.isdecimal():
+                raise ConfigError(f"--layout {given!r}: expected NAME=N, such as pi0=2")
+            sent[name] = int(layout)
+        return sent
 
     def _device(self) -> DevicePlan:
         """Models and cores as ``takt serve`` would have them."""
@@ -159,6 +174,7 @@ class Profile:
         with _bar() as (load, tell):
             load("loading models")
             loaded = machine.load(served)
+            check_sent([one.model for one in loaded], self._sent())
             identity = machine.identity()
             digests = _digests(served, loaded)
             path = cache_path(cache_folder(os.environ), *identity[:2], identity[2:], self.precision)
@@ -168,6 +184,7 @@ class Profile:
                 enough=enough,
                 cache=Cache(path, digests, refresh=self.refresh),
                 every_pair=self.every_pair,
+                sent=self._sent(),
                 progress=tell,
             )
             profiled = profiler.run(identity)
@@ -183,7 +200,10 @@ class Profile:
         machine = PacedMachine(paced, self.paced_seed or 0)
         try:
             loaded = machine.load(served)
-            profiler = Profiler(machine, loaded, enough=enough, every_pair=self.every_pair)
+            check_sent([one.model for one in loaded], self._sent())
+            profiler = Profiler(
+                machine, loaded, enough=enough, every_pair=self.every_pair, sent=self._sent()
+            )
             profiler.run(machine.identity())
             return f"on a {paced} this takes {_duration(machine.now())} (modelled); {_PAPER}"
         finally:

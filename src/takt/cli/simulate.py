@@ -18,7 +18,8 @@ from takt import __version__
 from takt.cli.report_table import show_report
 from takt.core.trace import trace_lines
 from takt.errors import UsageError
-from takt.server.fleet_file import LEAST_SECONDS, MOST_SECONDS, FleetFile
+from takt.server.fleet_entries import LEAST_SECONDS, MOST_SECONDS
+from takt.server.fleet_file import FleetFile
 from takt.sim.fleet import Fleet
 from takt.sim.knee import Criterion, Knee, find_knee
 from takt.sim.loop import Run, simulate

@@ -10,13 +10,16 @@ import gc
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast, get_args
 
 from takt.errors import TaktError
+from takt.hardware.measured import MeasuredProfile
 from takt.link.messages import ModelOffer
 from takt.policies.catalog import open_policy
+from takt.policies.interface import Placement, Precision
 from takt.policies.stand_in import check_fits_device
 from takt.runtime.config import WorkerConfig
 from takt.runtime.models import LaneCaller, LoadedModel, load_model
@@ -131,7 +134,8 @@ class Loader:
         return OfferChanged(_ready(loaded), loaded)
 
     def _loaded(self, served: ServedModel) -> LoadedModel:
-        placement, is_paced = self._config.placement, self._config.paced is not None
+        placement = _as_measured(self._config.placement, self._measured)
+        is_paced = self._config.paced is not None
         check_fits_device(served.name, served.policy, is_paced=is_paced)
         if self._measured is not None:
             self._measured.model(served.name)  # before minutes are spent on loading it
@@ -146,6 +150,18 @@ class Loader:
     def _tell(self, event: LoaderEvent) -> None:
         if not self._is_stopped:
             self._post(event)
+
+
+def _as_measured(placement: Placement, measured: MeasuredProfile | None) -> Placement:
+    """``placement`` in the number format whose times the scheduler believes.
+
+    ``auto`` chooses by a trial, which on a busy computer may end otherwise than when the profile
+    was measured.
+    """
+    found = None if measured is None else measured.header.precision
+    if placement.precision != "auto" or found not in get_args(Precision):
+        return placement
+    return replace(placement, precision=cast("Precision", found))
 
 
 def _opened(served: ServedModel) -> ModelOffer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from takt.core.model import Model
@@ -104,8 +104,14 @@ class Fleet:
     """How each device is scheduled."""
     robots: tuple[RobotGroup, ...]
     network: Network
+    spreads: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Standard deviation of the times of a device's launches, as a share of their profiled times;
+    a device that is absent takes those times exactly."""
 
     def __post_init__(self) -> None:
+        for name, spread in self.spreads.items():
+            if name not in self.devices or not 0 <= spread < 1:
+                raise ConfigError(f"spread of {name!r}: expected 0..1 of a device, got {spread}")
         names: set[str] = set()
         for group in self.robots:
             self.model(group)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from random import Random
 from typing import Any, TypeVar
 
 from takt.core.attainment import RequestRecord, StageTimes
@@ -107,6 +108,9 @@ def simulate(
 _NOTHING_DECLARED = Declared()
 _OUTCOME = {phase: phase.value for phase in ENDED}
 
+_LEAST_FACTOR = 0.5
+"""However widely launches are spread, none is quicker than half its time."""
+
 # What comes first within an instant.
 _ARRIVALS, _ENDS = range(2)
 
@@ -147,6 +151,13 @@ class _Agenda:
                 last.clear()
 
 
+def _varying(spread: float, rng: Random) -> Callable[[Nanos], Nanos] | None:
+    """What a launch takes this time, from its time in the profile; None: just that."""
+    if not spread:
+        return None
+    return lambda time: max(1, round(time * max(_LEAST_FACTOR, rng.gauss(1.0, spread))))
+
+
 class _Device:
     """A scheduler and the launches that run for it."""
 
@@ -156,7 +167,9 @@ class _Device:
         agenda: _Agenda,
         on_outcome: Callable[[Outcome, Nanos], None],
         keep_events: bool,
+        vary: Callable[[Nanos], Nanos] | None = None,
     ) -> None:
+        self._vary = vary
         self.timeline = Timeline()
         self.events: list[Event] = []
         self._scheduler = setup.scheduler()
@@ -164,7 +177,7 @@ class _Device:
         self._on_outcome = on_outcome
         self._keep_events = keep_events
         self._architecture = {model.name: model.architecture for model in setup.models}
-        costs = setup.costs()
+        costs = self._costs = setup.costs()
         self._running: list[CoRun[Lane]] = [CoRun(costs) for _ in range(setup.group.num_physical)]
         self._running_on = [self._running[physical] for physical in setup.group.physical]
         # A device of its own need not be compared with others.
@@ -193,7 +206,9 @@ class _Device:
     def _start(self, launches: tuple[Launch, ...], now: Nanos) -> None:
         for launch in launches:
             work = launch.work(self._architecture[launch.model])
-            self._running_on[launch.lane.device].start(launch.lane, work, now)
+            running = self._running_on[launch.lane.device]
+            solo = None if self._vary is None else self._vary(self._costs.solo(work))
+            running.start(launch.lane, work, now, solo=solo)
         self._next_end = self._find_next_end()
 
     def _wake_up_at(self, wake_at: Nanos | None) -> None:
@@ -250,7 +265,13 @@ class _Loop:
         self._allowance = fleet.network.allowance()
         self._agenda = _Agenda()
         self._devices = {
-            name: _Device(setup, self._agenda, self._answer, keep_events)
+            name: _Device(
+                setup,
+                self._agenda,
+                self._answer,
+                keep_events,
+                _varying(fleet.spreads.get(name, 0.0), Random(f"{seed}/{name}/launches")),
+            )
             for name, setup in fleet.devices.items()
         }
         self._robots = [

@@ -7,12 +7,14 @@ import pytest
 from takt.core.model import Model
 from takt.core.profile import FULL_SPEED, Profile, Work
 from takt.core.request import Stage
+from takt.errors import ConfigError
 from takt.hardware import model_for, profile_for
 from takt.runtime.profiling.grid import (
     Pair,
     Speeds,
     all_pairs,
     all_speeds,
+    check_sent,
     chosen_pairs,
     full_speeds,
     grid_pairs,
@@ -64,6 +66,33 @@ def test_the_grid_is_a_small_part_of_all_pairs_and_every_two_architectures_have_
     assert len(grid) == 4 * 16 < len(every) / 50
     met = {(one.architecture, two.architecture) for one, two in grid}
     assert met == {*product(("pi0", "smolvla"), repeat=2)}
+
+
+def test_pairs_are_measured_in_the_layout_that_robots_send() -> None:
+    stages = stages_of([PI0, SMOLVLA], {"pi0": 2})
+    pairs = [*grid_pairs(stages, TABLE.shares), *chosen_pairs(TABLE, stages)]
+
+    layouts = {(work.architecture, work.layout) for pair in pairs for work in pair}
+    assert layouts == {("pi0", 2), ("smolvla", 3)}
+
+
+def test_of_one_architecture_the_dearest_layout_that_is_sent_is_measured() -> None:
+    fold = model_for("pi0", "fold")
+
+    paired = [
+        stages_of([PI0, fold], sent)[0].paired for sent in ({"pi0": 1}, {"pi0": 1, "fold": 2})
+    ]
+
+    assert paired == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("sent", "complaint"),
+    [({"pi9": 0}, "--layout pi9: no such model"), ({"pi0": 4}, "--layout pi0: expected 0..3")],
+)
+def test_a_layout_that_no_robot_can_send_is_refused(sent: dict[str, int], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        check_sent([PI0, SMOLVLA], sent)
 
 
 def test_what_was_measured_is_kept_and_everything_else_is_filled_in() -> None:

@@ -4,14 +4,14 @@ A GPU that serves four models has tens of thousands of pairs: every share, batch
 a prefix beside every batch size and layout of a denoise loop. What is measured of them, for each
 two architectures:
 
-1. A grid: the smallest and the largest batch of either stage, four shares, the layouts that hold
-   every row.
+1. A grid: the smallest and the largest batch of either stage, four shares, in one layout of each:
+   the one that robots are said to send, or else the one that holds every row.
 2. What a scheduler would choose: for every two batch sizes the share with which the pair is over
    soonest. A share that wins on an interpolated time is measured too, until the winners are.
 
 Between grid points speeds are interpolated, linearly in the share and in the logarithm of the batch
-sizes: what a launch gets done is near proportional to the units it finds, its time is not. Cheaper
-layouts have the speeds of the layout that holds every row.
+sizes: what a launch gets done is near proportional to the units it finds, its time is not. Other
+layouts have the speeds of the one that was measured.
 
 Start reading at :func:`grid_pairs` and :func:`all_speeds`.
 """
@@ -28,6 +28,7 @@ from typing import TypeAlias
 from takt.core.model import Model
 from takt.core.profile import FULL_SPEED, PARTS, Profile, Work
 from takt.core.request import Stage
+from takt.errors import ConfigError
 from takt.units import Nanos
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Stages",
     "all_pairs",
     "all_speeds",
+    "check_sent",
     "chosen_pairs",
     "full_speeds",
     "grid_pairs",
@@ -46,8 +48,8 @@ __all__ = [
 ]
 
 INTERPOLATION = (
-    "speeds, linear in the share and in the logarithm of batch sizes; cheaper layouts as the one"
-    " that holds every row"
+    "speeds, linear in the share and in the logarithm of batch sizes; other layouts as the one that"
+    " was measured"
 )
 """How pairs that were not measured got their slowdowns, for the profile's header."""
 _GRID_SHARES = 4
@@ -69,14 +71,22 @@ class Stages:
     layouts: int
     prefix_sizes: tuple[int, ...]
     denoise_sizes: tuple[int, ...]
+    paired: int
+    """Layout in which pairs are measured."""
 
     def sizes(self, stage: Stage) -> tuple[int, ...]:
         """Captured batch sizes of ``stage``."""
         return self.prefix_sizes if stage is Stage.PREFIX else self.denoise_sizes
 
 
-def stages_of(models: Sequence[Model]) -> list[Stages]:
-    """What is captured of each architecture, in the order of its first model."""
+def stages_of(models: Sequence[Model], sent: Mapping[str, int] | None = None) -> list[Stages]:
+    """What is captured of each architecture, in the order of its first model.
+
+    Args:
+        models: As they are captured.
+        sent: By name of a model, the layout of what its robots send; absent, the one that holds
+            every row.
+    """
     found: dict[str, list[Model]] = {}
     for model in models:
         found.setdefault(model.architecture, []).append(model)
@@ -86,9 +96,29 @@ def stages_of(models: Sequence[Model]) -> list[Stages]:
             layouts=max(len(model.holds) for model in same),
             prefix_sizes=tuple(sorted({size for m in same for size in m.prefix_sizes})),
             denoise_sizes=tuple(sorted({size for m in same for size in m.denoise_sizes})),
+            paired=_paired(same, sent or {}),
         )
         for name, same in found.items()
     ]
+
+
+def check_sent(models: Sequence[Model], sent: Mapping[str, int]) -> None:
+    """Refuse layouts that robots of ``models`` cannot send.
+
+    Raises:
+        ConfigError: There is no such model or layout.
+    """
+    layouts = {model.name: len(model.holds) for model in models}
+    for name, layout in sent.items():
+        if name not in layouts:
+            raise ConfigError(f"--layout {name}: no such model; there are: {', '.join(layouts)}")
+        if not 0 <= layout < layouts[name]:
+            raise ConfigError(f"--layout {name}: expected 0..{layouts[name] - 1}, got {layout}")
+
+
+def _paired(same: Sequence[Model], sent: Mapping[str, int]) -> int:
+    """The layout that pairs of an architecture are measured in: the dearest that is sent."""
+    return max(sent.get(model.name, len(model.holds) - 1) for model in same)
 
 
 def solo_works(stages: Sequence[Stages], shares: Sequence[int]) -> Iterator[Work]:
@@ -154,7 +184,7 @@ def profile_of(
 def full_speeds(
     stages: Sequence[Stages], shares: Sequence[int], measured: Mapping[Pair, Speeds]
 ) -> dict[Pair, Speeds]:
-    """The speeds of the pairs in layouts that hold every row, measured or interpolated.
+    """The speeds of the pairs in the layouts that are measured, measured or interpolated.
 
     Args:
         stages: What is captured.
@@ -184,9 +214,9 @@ def all_speeds(
 
 
 def _pair(one: Stages, other: Stages, sizes: tuple[int, int], share: int, units: int) -> Pair:
-    """A pair in the layouts that hold every row."""
-    prefix = Work(one.architecture, Stage.PREFIX, one.layouts - 1, sizes[0], share)
-    return prefix, Work(other.architecture, Stage.DENOISE, other.layouts - 1, sizes[1], units)
+    """A pair in the layouts that are measured."""
+    prefix = Work(one.architecture, Stage.PREFIX, one.paired, sizes[0], share)
+    return prefix, Work(other.architecture, Stage.DENOISE, other.paired, sizes[1], units)
 
 
 def _ends(sizes: Sequence[int]) -> tuple[int, ...]:

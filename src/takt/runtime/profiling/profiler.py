@@ -68,6 +68,7 @@ class Profiler:
         enough: How often to repeat.
         cache: What was measured before.
         every_pair: Interpolate nothing.
+        sent: By name of a model, the layout of what its robots send: pairs are measured in it.
         progress: Told before each entry.
     """
 
@@ -79,10 +80,11 @@ class Profiler:
         enough: Enough,
         cache: Cache | None = None,
         every_pair: bool = False,
+        sent: Mapping[str, int] | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._models = tuple(loaded.model for loaded in models)
-        self._stages = stages_of(self._models)
+        self._stages = stages_of(self._models, sent)
         self._units, self._shares = machine.units, machine.shares
         self._bench = Bench(machine, _runners(models, machine.shares), enough)
         self._enough = enough
