@@ -7,6 +7,10 @@ CONSTRAINTS := constraints/ci.txt
 DEMO_EXTRAS := server,plot
 MANIFEST := pyproject.toml $(CONSTRAINTS)
 ARGS ?=
+# Processes that run tests; 0: pytest's own, for a debugger, and where ARGS ask for a part. A file's
+# tests stay together, in order.
+JOBS ?= $(if $(ARGS),0,2)
+IN_PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Newest first. A name on the PATH may be a wrapper around nothing, so each is tried.
 CANDIDATES := python3.13 python3.12 python3.11 python3
@@ -25,8 +29,8 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup torch format check check-lint check-types check-layers test fuzz interop install-test \
-	bench demo clean
+.PHONY: help setup torch format check check-lint check-types check-old-python check-layers test fuzz \
+	interop install-test bench demo clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,23 +43,25 @@ format: $(VENV)/.dev-ready ## rewrite the code in our format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-check: check-lint check-types check-layers ## lint, format, types, layers
+check: check-lint check-types check-old-python check-layers ## lint, format, types, layers
 
 check-lint: $(VENV)/.dev-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The second run looks at what a robot computer with Python 3.10 may import. It is less strict:
-# the installed NumPy has left 3.10 behind, and some of its types are unknown there.
 check-types: $(VENV)/.dev-ready
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# What a robot computer with Python 3.10 may import. It is less strict: the installed NumPy has left
+# 3.10 behind, and some of its types are unknown there.
+check-old-python: $(VENV)/.dev-ready
 	$(BIN)/pyright --pythonpath $(BIN)/python -p constraints/pyright-3.10.json
 
 check-layers: $(VENV)/.dev-ready
 	$(BIN)/lint-imports --no-logo --no-cache
 
-test: $(VENV)/.dev-ready ## all tests that need no GPU; ARGS go to pytest
-	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+test: $(VENV)/.dev-ready ## all tests that need no GPU, two files at once (JOBS); ARGS go to pytest
+	$(BIN)/python -m pytest -m "not gpu" $(IN_PARALLEL) $(ARGS)
 
 fuzz: $(VENV)/.dev-ready ## damaged messages for every decoder; ARGS: targets, --seconds, --seed, --out
 	$(BIN)/python -m tests.fuzz $(ARGS)
@@ -78,6 +84,7 @@ clean: ## remove .venv and what builds and checks left behind
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
+	@echo "making the environment $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --python '>=3.11' $(VENV); \
 	elif [ -n "$(PYTHON)" ]; then \
@@ -122,5 +129,7 @@ $(VENV)/.demo-ready: $(MANIFEST) | $(BIN)/python
 
 .PHONY: demo-install
 demo-install: | $(BIN)/python
-	@echo "installing Takt for the demo into $(VENV) ..."
+	@echo "installing the server into $(VENV): NumPy, OpenVINO, OpenCV, gRPC; about 400 MB ..."
+	$(call install,server)
+	@echo "installing what draws its pictures: matplotlib ..."
 	$(call install,$(DEMO_EXTRAS))

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# The networks of the tests are tiny. Teams of threads would spend more time waiting for one another
+# than computing, the more so where several test processes and their servers share two cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # CI draws the same examples every time, so a red run can be repeated; a laptop keeps exploring.
 settings.register_profile("laptop", deadline=None)
 settings.register_profile(
