@@ -114,7 +114,7 @@ def test_people_get_one_sentence_at_the_end(capsys: pytest.CaptureFixture[str]) 
         ({"env": ENV, "in_process": True, "server": "x"}, "either"),
         ({"env": ENV, "in_process": True, "episodes": 0}, "--episodes"),
         ({"env": ENV, "in_process": True, "episodes": 51}, "--episodes"),
-        ({"env": "metaworld:hammer-v3", "in_process": True}, "--instruction is needed"),
+        ({"env": "metaworld:hammer-v3", "in_process": True}, "give --instruction"),
     ],
 )
 def test_impossible_options_are_refused_before_anything_is_opened(

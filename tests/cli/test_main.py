@@ -104,6 +104,21 @@ def test_a_mistyped_option_is_named_before_one_that_is_missing(
     assert refused(capsys, "eval").startswith("Missing from takt eval: --env")
 
 
+def test_what_is_missing_is_named_without_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, "robot") == (
+        "Missing from takt robot: --env STR, --server STR; see: takt robot --help"
+    )
+
+
+def test_a_mistyped_subcommand_is_refused_with_those_that_exist(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert refused(capsys, "models", "lst") == (
+        "Unrecognized options: lst; available subcommands: list, load, unload;"
+        " see: takt models --help"
+    )
+
+
 def test_an_error_of_ours_is_one_line(
     capsys: pytest.CaptureFixture[str], failing: type[Fails]
 ) -> None:

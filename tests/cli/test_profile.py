@@ -1,6 +1,7 @@
 """``takt profile`` and who reads its file."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from takt.cli.main import main
 from takt.cli.serve import Serve
 from takt.errors import ConfigError
 from takt.hardware.measured import MeasuredProfile
+from takt.server.composition import DevicePlan, ServerPlan
+from takt.server.formation_choice import Load
 
 PACED = ["--paced", "h100", "--paced-seed", "2", "--without-waiting", "--model", "groot-n1.7"]
 
@@ -101,6 +104,25 @@ def test_a_choice_without_grounds_is_refused(
 ) -> None:
     assert main(["serve", *options, "--openpi", "0"]) == 1
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "beforehand"), [([], True), (["--json"], False)])
+def test_a_person_is_told_beforehand_that_a_choice_takes_a_while(
+    options: list[str],
+    beforehand: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def choose(plan: ServerPlan, load_of: Callable[[DevicePlan], Load], *_: object) -> ServerPlan:
+        load_of(plan.devices[0])
+        raise ConfigError("the load is known")
+
+    monkeypatch.setattr("takt.cli.serve.choose_formations", choose)
+    paced = ["--paced", "h100", "--model", "pi0", "--formation", "auto", "--robots", "pi0=4"]
+
+    assert main(["serve", *paced, *options]) == 1
+    said = capsys.readouterr().err
+    assert ("simulating formations for device 0, a minute at most" in said) is beforehand
 
 
 def test_a_plan_takes_a_device_or_a_profile(capsys: pytest.CaptureFixture[str]) -> None:

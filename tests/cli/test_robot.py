@@ -62,6 +62,7 @@ class Server:
     def __init__(self) -> None:
         self.spec: Any = MINI
         self.answers: float = math.inf
+        self.code = "failed"
         self.refusals: list[Exception] = []
         self.dialled: list[dict[str, Any]] = []
         self.connections: list[FakeConnection] = []
@@ -77,7 +78,7 @@ class Server:
         if self.refusals:
             raise self.refusals.pop(0)
         if self.answers <= 0:
-            raise RefusedError("no more today", code="failed")
+            raise RefusedError("no more today", code=self.code)
         self.answers -= 1
         return Answer(actions=np.full((16, 4), 0.5), round_trip=ms(3))
 
@@ -188,6 +189,17 @@ def test_a_run_in_which_nothing_was_executed_fails(server: Server) -> None:
         DriveRobot(**FAST, max_steps=5).run()
 
 
+def test_what_a_server_calls_its_refusals_is_printed_as_it_is(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers, server.code = 1, "[/bold]"
+    arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200"]
+
+    assert main([*arguments, "--max-steps", "20"]) == 1
+
+    assert "failures: [/bold]" in capsys.readouterr().out
+
+
 def test_the_log_is_read_by_takt_episode(tmp_path: Path) -> None:
     driven(log=tmp_path / "run.jsonl")
 
@@ -234,10 +246,10 @@ def test_people_get_sentences_at_the_end(capsys: pytest.CaptureFixture[str]) -> 
     [
         ({"env": "door"}, UsageError, "metaworld:TASK or gymnasium:ID"),
         ({"episodes": 51}, UsageError, "--episodes"),
-        ({"max_steps": 0}, ConfigError, "max_ticks"),
+        ({"max_steps": 0}, UsageError, "--max-steps must be at least 1, got 0"),
         ({"max_steps": 501}, UsageError, "--max-steps"),
         ({"execute": 0}, UsageError, "--execute"),
-        ({"g": 1.5}, ConfigError, "threshold"),
+        ({"g": 1.5}, UsageError, "--g must lie in 0 to 1, got 1.5"),
         ({"g": float("nan")}, ConfigError, "--g"),
         ({"control_hz": 0.0}, ConfigError, "--control-hz"),
         ({"control_hz": float("inf")}, ConfigError, "--control-hz"),

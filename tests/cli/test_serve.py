@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from takt.cli.main import main
 from takt.cli.serve import Serve
 from takt.errors import ConfigError
+from takt.server.formation_choice import ChosenDevice
+from takt.sim.shapes import Shape
 
 
 def test_a_model_may_be_served_under_another_name() -> None:
@@ -149,6 +152,29 @@ def test_a_misspelt_formation_is_answered_with_those_that_can_be_served(
 
     said = "takt: no formation 'waltz'; known: auto, monolithic, lockstep, flowing\n"
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("given", ["-1", "0.5", "86401", "nan", "inf"])
+def test_a_dwell_that_is_none_is_refused_before_anything_is_chosen(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--model", "echo", f"--reevaluate-seconds={given}"]) == 1
+
+    said = capsys.readouterr().err
+    assert said.startswith("takt: --reevaluate-seconds must be ")
+    assert said.endswith(f"got {given}\n")
+
+
+def test_formations_are_reconsidered_where_one_was_chosen_and_not_with_0() -> None:
+    serve = Serve(model=("pi0",), paced="h100", formation="auto", robots=("pi0=2",))
+    (device,) = serve.plan().devices
+    load = serve._load(device)
+    shape = Shape(formation="lockstep", prefix_limit=1, denoise_limit=4)
+    chosen = [ChosenDevice(device, load, shape)]
+
+    assert serve._reevaluation(chosen) is not None
+    assert serve._reevaluation([]) is None
+    assert dataclasses.replace(serve, reevaluate_seconds=0)._reevaluation(chosen) is None
 
 
 @pytest.mark.parametrize(("missing", "options"), [("picows", []), ("grpc", ["--lerobot", "0"])])

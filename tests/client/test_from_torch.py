@@ -47,6 +47,16 @@ def test_a_function_may_write_to_its_tensors(torch: Any) -> None:  # noqa: ANN40
     np.testing.assert_array_equal(OLD, [0.0, 1.0])
 
 
+def test_a_function_may_fill_the_same_tensor_every_time(torch: Any) -> None:  # noqa: ANN401
+    buffer = torch.zeros(1)
+    rule = merge_rule(from_torch(lambda old, new: torch.add(old, new, out=buffer)))
+    queued = TimedChunk(0, np.arange(3, dtype=np.float32)[:, None])
+
+    plan = rule(queued, TimedChunk(0, np.ones((3, 1), np.float32)), 0)
+
+    np.testing.assert_array_equal(np.asarray(plan.actions)[:, 0], [1.0, 2.0, 3.0])
+
+
 def test_tensors_are_float32_whatever_the_actions_are(torch: Any) -> None:  # noqa: ANN401
     kinds: list[Any] = []
 

@@ -289,6 +289,92 @@ def test_ctrl_c_in_a_tick_by_hand_stops_the_robot_and_reaches_the_program() -> N
     assert loop.state is State.STOPPED
 
 
+class Interrupted(FakeRobot):
+    """Is slow to be seen, and is sent its first command when somebody presses Ctrl-C."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def observe(self) -> Mapping[str, object]:
+        self._clock.advance(ms(3))
+        return super().observe()
+
+    def act(self, action: np.ndarray) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_after_a_slow_look_stops_the_robot_and_is_no_fault_of_the_clock() -> None:
+    clock = ManualClock(seconds(5))
+    told: list[StateChange] = []
+
+    def wait(duration: int) -> None:
+        clock.advance(duration)
+
+    loop = ControlLoop(
+        Interrupted(clock),
+        lambda: InProcess(still),
+        FAST,
+        hooks=Hooks(on_stop=told.append, pose=lambda seen: np.asarray(seen["observation/state"])),
+        backoff=SOON,
+        clock=clock.now,
+        wait=wait,
+    )
+    loop.open(control_thread=False)
+    loop.start()
+
+    def is_interrupted() -> bool:
+        try:
+            loop.tick()
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    until(is_interrupted)
+    loop.close()
+
+    assert [change.cause for change in told] == [Cause.STOP]
+
+
+class Hanging(FakeRobot):
+    """Takes so long to be seen that the loop is closed meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] | None = None
+        self.commands = 0
+
+    def observe(self) -> Mapping[str, object]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().observe()
+
+    def act(self, action: np.ndarray) -> None:
+        super().act(action)
+        self.commands += 1
+
+
+def test_a_tick_that_hangs_while_the_loop_is_closed_moves_nothing_afterwards() -> None:
+    robot = Hanging()
+    pose = Hooks(pose=lambda seen: np.asarray(seen["observation/state"]))
+    loop = ControlLoop(robot, lambda: InProcess(still), FAST, hooks=pose, backoff=SOON)
+    commands: list[int] = []
+
+    def close() -> None:
+        loop.close()
+        commands.append(robot.commands)
+
+    loop.open()
+    loop.start()
+    assert loop.wait_for(State.ACTIVE, timeout=PATIENCE)
+    robot.meanwhile = close
+    until(lambda: not loop._thread.is_alive())
+
+    assert commands == [robot.commands]
+    assert loop.state is State.STOPPED
+
+
 def test_a_hook_may_close_the_loop() -> None:
     def close(change: StateChange) -> None:
         del change

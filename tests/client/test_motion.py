@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.client.rig import DIM, Rig, counting, pose_of
 
@@ -81,6 +81,17 @@ def test_sync_looks_when_the_last_action_has_had_its_period() -> None:
     rig.run(seconds(2))
 
     last_of_first_chunk = next(each for each in rig.executed if each.timestep == 19)
+    assert rig.asked[1].posted.observed == last_of_first_chunk.at + settings.control_period
+
+
+def test_sync_looks_no_earlier_when_commands_are_interpolated() -> None:
+    settings = LoopSettings(control_hz=50.0, policy_hz=10.0, sync=True, contract=AT_ONCE)
+    rig = Rig(settings, latency=ms(60), chunk=lambda asked: counting(asked, 5)).started()
+    rig.run(seconds(2))
+
+    last_of_first_chunk = next(
+        each for each in rig.executed if each.timestep == 4 and each.is_whole
+    )
     assert rig.asked[1].posted.observed == last_of_first_chunk.at + settings.control_period
 
 
@@ -591,3 +602,74 @@ def test_a_robot_that_is_slow_to_say_where_it_is_gets_no_action_that_grew_too_ol
 
     assert rig.motion.executed == executed
     assert rig.state is State.HOLD
+
+
+@pytest.mark.parametrize("why", ["stop", "release", "reject"])
+def test_a_robot_that_is_halted_is_not_looked_at_first(why: str) -> None:
+    pressed = [True]
+    rig = Rig(PLAIN, hooks=Hooks(pose=pose_of, is_enabled=lambda: pressed[0])).started()
+    rig.run(ms(100))
+    observed = rig.robot.observed
+    if why == "stop":
+        rig.motion.contract.stop()
+    elif why == "release":
+        pressed[0] = False
+    else:
+        for _ in range(rules_of(rig).max_rejections):
+            rig.motion.contract.chunk_rejected()
+
+    rig.tick()
+
+    assert rig.state in {State.HOLD, State.STOPPED}
+    assert rig.robot.observed == observed
+
+
+def test_a_stopped_robot_comes_to_rest_without_being_looked_at() -> None:
+    rules = ContractRules(hold_mode="velocity", deceleration=0.1, resume_ramp=0)
+    settings = LoopSettings(control_hz=50.0, contract=rules)
+    rig = Rig(settings, hooks=Hooks(pose=pose_of)).started()
+    rig.run(ms(400))
+    observed, moved = rig.robot.observed, len(rig.sent)
+    rig.motion.contract.stop()
+
+    rig.run(seconds(4))
+
+    assert rig.robot.observed == observed
+    assert len(rig.sent) > moved + 5
+    assert values(rig)[-1] == 0.0
+    rig.motion.contract.reset()
+    rig.run(ms(40))
+    assert rig.robot.observed > observed
+
+
+def slow_to_be_seen(last_valid: int) -> list[int]:
+    """Nearly all of a period, and quick in the last tick at which a hold would still be early."""
+    return [ms(15)] * (last_valid + 24) + [0] + [ms(19)] * 55
+
+
+@given(st.lists(st.integers(0, 19).map(ms), min_size=80, max_size=80))
+@example(slow_to_be_seen(0))
+@example(slow_to_be_seen(1))
+@example(slow_to_be_seen(2))
+@example(slow_to_be_seen(3))
+def test_a_robot_that_is_slow_to_be_seen_still_holds_in_time(slow: list[int]) -> None:
+    hooks = Hooks(pose=pose_of)
+    rig = Rig(PLAIN, chunk=lambda asked: counting(asked, 5), hooks=hooks).started()
+    rig.is_cut = True
+    rig.run(ms(40))
+    seen = rig.robot.observe()
+    took = iter(slow)
+
+    def observe() -> Mapping[str, object]:
+        rig.clock.advance(next(took))
+        return seen
+
+    rig.robot.observe = observe  # type: ignore[method-assign]
+    origin = rig.clock.now()
+    for number in range(len(slow)):
+        rig.clock.advance(origin + number * ms(20) - rig.clock.now())
+        rig.tick_in_place()
+
+    (held,) = [change for change in rig.changes if change.after is State.HOLD]
+    last = max(command.at for command in rig.executed)
+    assert held.at - last <= PLAIN.contract.t_hold

@@ -45,7 +45,7 @@ class Hand:
         self.most_steps = most_steps
         self.index = -1
         self.actions: list[np.ndarray] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     @property
     def place(self) -> float:
@@ -220,6 +220,25 @@ def test_an_environment_that_fails_ends_the_run_with_its_own_error() -> None:
         run_realtime_episode(
             hand, driven_by(lambda: InProcess(walking)), RealtimeRules(rest=REST), index=0
         )
+
+
+def test_ctrl_c_in_an_environment_ends_the_run_and_steps_it_no_more() -> None:
+    hand = Hand()
+
+    def look(moment: RealtimeMoment) -> None:
+        if moment.robot.steps == 10:
+            hand.error = KeyboardInterrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_realtime_episode(
+            hand,
+            driven_by(lambda: InProcess(walking)),
+            RealtimeRules(max_ticks=10_000, rest=REST),
+            index=0,
+            look=look,
+        )
+
+    assert len(hand.actions) == 10
 
 
 def test_an_onlooker_sees_every_tick_and_what_was_done_in_it() -> None:

@@ -98,6 +98,16 @@ def test_a_missing_camera_is_named_as_the_client_would_spell_it() -> None:
         ({"state": STATE, "prompt": 5}, "prompt", "int"),
         ({"state": STATE, "prompt": STATE}, "prompt", "an array of float32"),
         ({"state": STATE, "top": IMAGE, "images": {"top": IMAGE}}, "images/top", "a second one"),
+        (
+            {"state": STATE, "observation.images.top": IMAGE, "observation/images/top": IMAGE},
+            "observation/images/top",
+            "the same as observation.images.top",
+        ),
+        (
+            {"observation": {"state": STATE}, "observation/state": STATE},
+            "observation/state",
+            "the same as observation/state",
+        ),
     ],
 )
 def test_the_wrong_kind_is_refused_in_the_clients_spelling(

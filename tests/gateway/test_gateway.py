@@ -467,6 +467,69 @@ def test_a_lent_observation_that_a_thread_prepares_is_prepared_as_it_was_when_it
     run(main)
 
 
+class OrderlyPreprocessor(GatedPreprocessor):
+    """Notes the order of the rows, by their first state value."""
+
+    def __init__(self, inner: Preprocessor) -> None:
+        super().__init__(inner)
+        self.order: list[float] = []
+        self.has_begun = threading.Event()
+
+    def write(
+        self, observation: Observation, slot: Mapping[str, NDArray[Any]], request: RowRequest
+    ) -> RowHeader:
+        assert observation.state is not None
+        self.order.append(float(observation.state[0]))
+        self.has_begun.set()
+        return super().write(observation, slot, request)
+
+
+def test_a_robot_that_keeps_a_thread_busy_keeps_neither_the_others_nor_the_next_turn() -> None:
+    async def main() -> None:
+        bench = Bench()
+        gateway = await bench.start(preprocess_threads=1)
+        model = gateway._models["echo"]
+        orderly = OrderlyPreprocessor(model.preprocessor)
+        gateway._models["echo"] = dataclasses.replace(model, is_light=False, preprocessor=orderly)
+        greedy, modest = session_of(gateway, "greedy"), session_of(gateway, "modest")
+        costly = [Observation(state=np.full(30, value, np.float32)) for value in (1, 2, 3)]
+        answers = [greedy.infer("echo", seen, arrival=0) for seen in costly]
+        answers.append(modest.infer("echo", observe(9), arrival=0))
+        orderly.gate.set()
+        await asyncio.gather(*answers)
+
+        assert orderly.order == [1, 9, 2, 3]
+        bench.close(gateway)
+
+    run(main)
+
+
+def test_a_row_whose_robot_has_gone_while_it_waited_is_not_prepared() -> None:
+    async def main() -> None:
+        bench = Bench()
+        gateway = await bench.start(preprocess_threads=1)
+        model = gateway._models["echo"]
+        orderly = OrderlyPreprocessor(model.preprocessor)
+        gateway._models["echo"] = dataclasses.replace(model, is_light=False, preprocessor=orderly)
+        connection = connection_of(gateway)
+        for value in (1, 2, 3):
+            connection.session("gone").infer("echo", observe(value), arrival=0)
+        assert await asyncio.to_thread(orderly.has_begun.wait, 20)
+        connection.close()
+        orderly.gate.set()
+
+        other = session_of(gateway)
+        for value in (8, 9):  # all that waited has had its turn by then
+            answer = await other.infer("echo", observe(value), arrival=0)
+            assert answer.actions[0, 0] == value
+
+        assert orderly.order == [1, 8, 9]
+        assert gateway.statistics()["slots_free"] == 8
+        bench.close(gateway)
+
+    run(main)
+
+
 def seen_in(data: bytes | memoryview) -> Observation:
     """An observation with a picture as a file."""
     image = EncodedImage(encoding="png", data=data, shape=(24, 40, 3))

@@ -1,9 +1,14 @@
 """A gateway knows how many robots ask for which model, and how often."""
 
+from itertools import accumulate
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.gateway.doubles import Bench, observe, run
 
 from takt.gateway.robots import RobotsSeen
-from takt.units import SECOND, ms
+from takt.units import MILLISECOND, SECOND
 
 
 def seen() -> RobotsSeen:
@@ -38,15 +43,27 @@ def test_a_robot_counts_for_the_model_it_asked_for_last() -> None:
     assert models == {"pi0": {"robots": 1, "requests": 3}, "act": {"robots": 2, "requests": 2}}
 
 
-def test_requests_are_counted_from_report_to_report() -> None:
-    robots = seen()
-    robots.report(10 * SECOND, 4 * SECOND)
-    robots.note(3, "act", 4 * SECOND + ms(100))
-
-    assert robots.report(10 * SECOND, 4 * SECOND + ms(500)) == {
-        "over_ms": 500.0,
-        "models": {"pi0": {"robots": 2, "requests": 0}, "act": {"robots": 1, "requests": 1}},
-    }
+@given(
+    gaps=st.lists(st.integers(1, 400), min_size=1, max_size=60),
+    reports=st.lists(st.integers(1, 50), min_size=8, max_size=80),
+)
+def test_whoever_counts_has_a_request_that_counts(gaps: list[int], reports: list[int]) -> None:
+    """However seldom a robot asks, and however often reports are made."""
+    lately, robots = 100, RobotsSeen(0)
+    asked = [*accumulate(gaps)]
+    noted = 0
+    for now in accumulate(reports):
+        while noted < len(asked) and asked[noted] <= now:
+            robots.note(1, "pi0", asked[noted])
+            noted += 1
+        report = robots.report(lately, now)
+        over = round(cast("float", report["over_ms"]) * MILLISECOND)
+        counted = cast("dict[str, dict[str, int]]", report["models"]).get("pi0")
+        assert min(now, lately) <= over <= 2 * lately + 2 * max(reports)
+        if counted is not None:
+            within = [at for at in asked[:noted] if now - over < at]
+            assert counted == {"robots": 1, "requests": len(within)}
+            assert within
 
 
 def test_a_gateway_counts_robots_that_ask_and_forgets_those_that_leave() -> None:

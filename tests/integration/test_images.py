@@ -150,6 +150,42 @@ def test_a_hostile_image_is_refused_and_the_connection_serves_on(
         np.testing.assert_array_equal(ask(client, spelled())["actions"][0], STATE)
 
 
+def test_arrays_and_files_of_every_kind_travel_in_one_observation(echo: GatewayServer) -> None:
+    values = {
+        "left": PICTURE,
+        "right": spelled(),
+        "images": {"top": spelled(PNG, format="png")},
+        "observation/state": STATE,
+    }
+    with echo.dial() as client:
+        client.recv(TIMEOUT_S)
+        client.send(encode_observation(values))
+        reply: dict[str, Any] = decode_reply(client.recv(TIMEOUT_S), Limits()).values
+
+    np.testing.assert_array_equal(reply["actions"][0], STATE)
+
+
+def test_a_robot_whose_files_are_costly_or_broken_leaves_another_untouched(
+    echo: GatewayServer,
+) -> None:
+    large = np.zeros((2048, 2048, 3), np.uint8)
+    costly = spelled(encode_image(large, "png"), format="png", shape=[*large.shape])
+    cut = spelled(PNG[:-9], format="png")
+    with echo.dial() as greedy, echo.dial() as modest:
+        for client in (greedy, modest):
+            client.recv(TIMEOUT_S)
+        for image in (costly, cut, costly, cut):
+            greedy.send(encode_observation({"top": image, "observation/state": STATE}))
+        np.testing.assert_array_equal(ask(modest, spelled())["actions"][0], STATE)
+        replies = [greedy.recv(TIMEOUT_S) for _ in range(4)]
+
+        np.testing.assert_array_equal(ask(greedy, spelled())["actions"][0], STATE)
+
+    broken = [reply for reply in replies if isinstance(reply, str)]
+    assert all("top: expected a whole PNG" in reply for reply in broken)
+    assert len(broken) == 2
+
+
 def test_the_error_names_the_key_to_a_client_that_wants_it(mini: GatewayServer) -> None:
     broken = {**observe(), "observation/image": spelled(FILE[:-2])}
     with connect(f"127.0.0.1:{mini.port}") as connection:

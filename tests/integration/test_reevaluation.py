@@ -6,6 +6,10 @@ import asyncio
 import json
 import multiprocessing
 import os
+import select
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +19,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.integration.test_serve import TAKT, serving
 
 from takt.client import connect
+from takt.core.profile import FULL_SPEED, Profile
 from takt.core.trace import replay
 from takt.hardware import model_for, profile_for
+from takt.hardware.measured import MeasuredProfile, ProfileHeader
+from takt.policies.stand_in import STAND_INS
 from takt.schema.serving import ServedModel
 from takt.server.choosing import choose_aside
 from takt.server.composition import Composition, DevicePlan, GatewayPlan, ServerPlan
@@ -213,6 +221,137 @@ def test_a_simulation_that_is_cut_off_changes_nothing(tmp_path: Path) -> None:
     assert reconsidered["switches"] is False
     assert reconsidered["verdict"] == "kept: the time was not enough"
     assert '"switched"' not in (tmp_path / "run.jsonl").read_text()
+
+
+FLEET = """
+profiles: {slow: slow.json}
+models:
+  pi0: {slo_ms: 2500, prefix_sizes: [1], denoise_sizes: [1, 4]}
+  smolvla: {slo_ms: 2500, prefix_sizes: [1], denoise_sizes: [1, 4]}
+devices:
+  gpu: {paced: h100, profile: slow, models: [pi0, smolvla], formation: auto}
+robots:
+  - {model: pi0, count: 2, threshold: 0.5}
+  - {model: smolvla, count: 0, threshold: 0.5}
+gateways:
+  front: {openpi: 0, default_model: smolvla}
+"""
+
+
+def slow_profile() -> MeasuredProfile:
+    """Ten times as slow as the device, so that simulations are short. Launches of pi0 do not mind
+    each other, those of smolvla do: the two want to be driven in different ways."""
+    models = [model_for(name, name, 2500.0, (1,), (1, 4)) for name in ("pi0", "smolvla")]
+    plain: dict[str, Any] = profile_for("h100", models).to_json()
+    names = [row[0] for row in plain["solo"]]
+    return MeasuredProfile(
+        header=ProfileHeader(
+            device="made up",
+            engine="none",
+            versions={},
+            precision="none",
+            relative_error=0.0,
+            confidence=0.95,
+        ),
+        models=tuple(models),
+        profile=Profile.from_json(
+            {
+                **plain,
+                "solo": [[*row[:5], 10 * row[5]] for row in plain["solo"]],
+                "speed": [
+                    [one, two, FULL_SPEED if {names[one], names[two]} == {"pi0"} else 300_000]
+                    for one, two, _ in plain["speed"]
+                ],
+            }
+        ),
+    )
+
+
+@contextmanager
+def asking(port: int, model: str, number: int) -> Iterator[None]:
+    """So many robots that ask a stand-in again and again."""
+    stand_in, stop = STAND_INS[model], threading.Event()
+    image = np.zeros((stand_in.image_side, stand_in.image_side, 3), np.uint8)
+    seen: dict[str, Any] = {f"observation/{camera}": image for camera in stand_in.cameras}
+
+    def ask_on(robot: int) -> None:
+        state = np.full(stand_in.action_dim, robot, np.float32)
+        with connect(f"127.0.0.1:{port}", model=model, robot=f"arm-{robot}") as connection:
+            while not stop.wait(0.05):
+                chunk = connection.infer({**seen, "observation/state": state, "prompt": "pick"})
+                assert chunk.actions[0, 0] == robot
+
+    threads = [threading.Thread(target=ask_on, args=(robot,)) for robot in range(number)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+        alive = [thread.is_alive() for thread in threads]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(TIMEOUT_S)
+    assert all(alive), "a robot had an error"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # on busy cores the simulation hardly gets any time
+def test_takt_serve_simulates_for_the_robots_that_ask_and_switches(tmp_path: Path) -> None:
+    trace = tmp_path / "run.jsonl"
+    slow_profile().write(tmp_path / "slow.json")
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    options = ("--fleet", str(tmp_path / "fleet.yaml"), "--trace", str(trace))
+    with serving(*options, "--reevaluate-seconds", "2") as server:
+        port = server.wait_for("listening", "gateway-front")["port"]
+        server.wait_for("ready", "gateway-front")
+        with asking(port, "smolvla", 2):
+            reconsidered = server.wait_for("formation_reconsidered", "worker-gpu")
+            switched = server.wait_for("formation_switched", "worker-gpu")
+
+    assert reconsidered["because"] == ("2 robots (smolvla 2) ask, chosen for 2 robots (pi0 2)")
+    assert reconsidered["switches"] is True, reconsidered
+    assert (reconsidered["before"], reconsidered["after"]) == (
+        switched["before"],
+        switched["after"],
+    )
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    [setup] = [line["setup"] for line in lines if line.get("event") == "switched"]
+    assert switched["after"].startswith(setup["formation"])
+    for command in ("replay", "trace"):
+        done = subprocess.run(
+            [*TAKT, command, str(trace)], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+
+
+LONG_CHOICE = """
+import asyncio, dataclasses, multiprocessing
+from takt.server.choosing import choose_aside
+from tests.integration.test_reevaluation import LOAD, LOCKSTEP, DevicePlan, ServedModel, until
+
+async def choose():
+    device = DevicePlan(models=(ServedModel(name="pi0", policy="paced:pi0"),), paced="h100")
+    choosing = asyncio.create_task(choose_aside(LOAD, device, LOCKSTEP))
+    await until(multiprocessing.active_children)
+    print(multiprocessing.active_children()[0].pid, flush=True)
+    await choosing
+
+asyncio.run(choose())
+"""
+
+
+def test_a_choice_aside_does_not_outlive_a_server_that_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LONG_CHOICE], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        child = os.pidfd_open(int(server.stdout.readline()))
+        try:
+            assert not select.select([child], [], [], 0)[0]
+            server.send_signal(signal.SIGKILL)
+            assert select.select([child], [], [], TIMEOUT_S)[0], "it goes on for nobody"
+        finally:
+            os.close(child)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -115,7 +115,7 @@ def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(
     distance = np.abs(guided[:5] - executed[:5]).mean()
     assert distance < 0.1 * np.abs(free[:5] - executed[:5]).mean()
     assert isinstance(error, str)
-    assert "inference_delay: expected 0..9 steps, got 10" in error
+    assert "takt.leftover.inference_delay: expected whole steps from 0 to 9, got 10" in error
 
 
 def first_observation(directory: Path) -> dict[str, Any]:

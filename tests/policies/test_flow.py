@@ -55,5 +55,5 @@ def test_a_chunk_of_another_policy_is_refused() -> None:
 def test_a_leftover_that_the_policy_did_not_translate_is_refused() -> None:
     executing = Executing(actions=PREVIOUS, digest="sha256:ab", delay=1)
 
-    with pytest.raises(ObservationError, match=r"previous_chunk.*takes no leftovers"):
+    with pytest.raises(ObservationError, match=r"leftover: .*takes no leftovers"):
         write_flow(used_slot(), RowRequest(executing=executing))

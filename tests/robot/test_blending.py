@@ -194,6 +194,18 @@ def test_a_merge_function_that_makes_nan_is_refused() -> None:
         merge_rule(no_number)(queued, TimedChunk(2, np.ones((4, 2))), 2)
 
 
+def test_a_function_that_fills_the_same_array_every_time_blends_every_action() -> None:
+    buffer = np.zeros(1)
+
+    def into_buffer(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        return np.add(old, new, out=buffer)
+
+    queued, arrived = np.arange(4.0)[:, None], np.full((4, 1), 10.0)
+    plan = merge_rule(into_buffer)(TimedChunk(0, queued), TimedChunk(0, arrived), 0)
+
+    np.testing.assert_array_equal(np.asarray(plan.actions)[:, 0], [10.0, 11.0, 12.0, 13.0])
+
+
 @pytest.mark.parametrize("error", [TypeError("lerp(): not a Tensor"), AttributeError("no 'lerp'")])
 def test_a_function_that_takes_no_arrays_is_told_how_it_would(error: Exception) -> None:
     def for_tensors(old: Vector, new: Vector) -> Vector:

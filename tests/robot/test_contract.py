@@ -428,6 +428,19 @@ def test_chunks_rejected_in_a_row_stop() -> None:
     assert cause_of(robot.tick()) is Cause.REJECTED
 
 
+def test_a_stop_is_known_before_its_tick() -> None:
+    wished, rejected = moving(), moving(max_rejections=2)
+    rejected.contract.chunk_rejected()
+    assert (wished.contract.is_stopping, rejected.contract.is_stopping) == (False, False)
+
+    wished.contract.stop()
+    rejected.contract.chunk_rejected()
+
+    for robot in (wished, rejected):
+        assert robot.contract.is_stopping
+        assert robot.tick().state is State.STOPPED
+
+
 def test_only_a_reset_leaves_the_latch_and_only_a_start_moves_again() -> None:
     robot = stopped()
     robot.contract.start()

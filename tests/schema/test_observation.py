@@ -41,6 +41,16 @@ def test_an_image_that_is_not_decoded_counts_as_it_is_and_is_copied_with_the_res
     assert owned.encoded["top"].data == b"a file"
 
 
+def test_an_image_among_what_else_a_client_sent_is_copied_too() -> None:
+    buffer = bytearray(b"a file")
+    file = EncodedImage(encoding="png", data=memoryview(buffer), shape=(48, 64, 3))
+
+    owned = Observation(extra={"list": [file]}).owned()
+    buffer[:] = b"no one"
+
+    assert owned.extra["list"][0].data == b"a file"
+
+
 def test_an_owned_observation_shares_no_memory_and_is_otherwise_the_same() -> None:
     lent = np.zeros(3)
     observation = Observation(

@@ -90,6 +90,14 @@ def test_a_fleet_file_reads_the_profile_it_names(folder: Path, measured: Measure
     assert load.robots[0].layout == 3
 
 
+def test_a_fleet_file_says_how_widely_the_launches_of_a_device_are_spread(folder: Path) -> None:
+    spread = FLEET.replace("formation: auto", "formation: auto, spread: 0.03")
+    (folder / "spread.yaml").write_text(spread)
+
+    assert load_of_fleet(folder / "spread.yaml", "left").spread == 0.03
+    assert load_of_fleet(folder / "fleet.yaml", "left").spread == 0
+
+
 def test_the_server_of_a_fleet_file_believes_its_profile(folder: Path) -> None:
     (device,) = server_plan(folder / "fleet.yaml", cores=(0,)).devices
 

@@ -1,6 +1,7 @@
 """The formation that carries the most of the declared robots is chosen, in bounded time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,35 @@ def test_a_choice_that_was_cut_off_is_no_reason_to_change() -> None:
 
     assert not choice.is_complete
     assert not choice.is_better
+
+
+def test_a_shape_that_carries_nobody_is_no_reason_to_change() -> None:
+    unknown = Shape(formation="lockstep", prefix_limit=9, denoise_limit=9)
+    nobody = choose_formation(
+        LOAD,
+        DEVICE,
+        carrying(dict.fromkeys(KNEES, 0), clock := ManualClock()),  # type: ignore[arg-type]
+        present=unknown,
+        within=SECOND,
+        clock=clock.now,
+    )
+
+    assert nobody.is_complete
+    assert nobody.shape != unknown
+    assert not nobody.is_better
+
+
+def test_what_is_simulated_varies_as_the_load_says() -> None:
+    seen: list[Mapping[str, float]] = []
+
+    def runner(fleet: Fleet) -> Runner:
+        seen.append(fleet.spreads)
+        return carrying(KNEES, ManualClock())(fleet)  # type: ignore[operator]
+
+    choose_formation(replace(LOAD, spread=0.03), DEVICE, runner)
+
+    assert seen
+    assert all(spreads == {"0": 0.03} for spreads in seen)
 
 
 def test_at_the_start_there_is_no_present_shape() -> None:

@@ -26,14 +26,16 @@ IN_LOCKSTEP = {
 }
 
 
-def choice(shape: Shape, carries: int, present: Shape, present_carries: int) -> Choice:
+def choice(
+    shape: Shape, carries: int, present: Shape, present_carries: int, *, is_complete: bool
+) -> Choice:
     return Choice(
         shape=shape,
         batches=(shape.prefix_limit, shape.denoise_limit),
         candidates=(Candidate(shape, carries, None),),
         declared=3,
         took=SECOND,
-        is_complete=True,
+        is_complete=is_complete,
         present=Candidate(present, present_carries, None),
     )
 
@@ -65,11 +67,15 @@ class Scene:
         self.asked: list[tuple[Load, DevicePlan, Shape]] = []
         self.verdict: Shape | ConfigError = FLOWING
         self.carries, self.present_carries = carries, present_carries
-        self.is_slow = False
+        self.is_slow, self.is_complete = False, True
+        self.meanwhile: Callable[[], None] = lambda: None
         self.num_cancelled = 0
         self.now = 0
         self.formations = Reevaluation(
-            {"worker-0": ChosenDevice(DEVICE, LOAD, LOCKSTEP)}, dwell=DWELL, choose=self.choose
+            {"worker-0": ChosenDevice(DEVICE, LOAD, LOCKSTEP)},
+            dwell=DWELL,
+            choose=self.choose,
+            clock=lambda: self.now,
         )
         workers = cast("list[Child]", [self.worker, self.named])
         say = lambda name, event: self.said.append((name, event))  # noqa: E731
@@ -77,6 +83,7 @@ class Scene:
 
     async def choose(self, load: Load, device: DevicePlan, present: Shape) -> Choice:
         self.asked.append((load, device, present))
+        self.meanwhile()
         try:
             if self.is_slow:
                 await asyncio.get_running_loop().create_future()
@@ -85,7 +92,13 @@ class Scene:
             raise
         if isinstance(self.verdict, ConfigError):
             raise self.verdict
-        return choice(self.verdict, self.carries, present, self.present_carries)
+        return choice(
+            self.verdict,
+            self.carries,
+            present,
+            self.present_carries,
+            is_complete=self.is_complete,
+        )
 
     def hear(self, child: FakeChild, **event: object) -> Mapping[str, Any] | None:
         return self.formations.heard(cast("Child", child), event)
@@ -232,6 +245,31 @@ def test_a_device_that_is_never_idle_keeps_its_formation_and_that_is_said_once()
     assert scene.worker.config["formation"] == "lockstep"
 
 
+def test_the_time_that_a_choice_takes_is_no_time_that_the_device_was_busy() -> None:
+    async def play(scene: Scene) -> None:
+        def take_long() -> None:
+            scene.now += 20 * DWELL
+
+        scene.meanwhile = take_long
+        await scene.count(3, seconds=20)
+        assert scene.events() == ["formation_reconsidered"]
+        await scene.count(3, seconds=10)
+        assert scene.events() == ["formation_reconsidered", "formation_waits"]
+
+    scene = played(play)
+
+    assert scene.said[-1][1]["waited_s"] == 12.0
+
+
+def test_a_choice_that_was_cut_off_leaves_the_offer_that_waits() -> None:
+    async def play(scene: Scene) -> None:
+        await scene.count(3, seconds=13)
+        scene.verdict, scene.is_complete = LOCKSTEP, False
+        await scene.count(9, seconds=13)
+
+    assert [it["formation"] for it in played(play).commands()] == ["flowing"]
+
+
 def test_an_offer_that_waits_is_taken_back_when_the_next_choice_is_what_is_in_force() -> None:
     async def play(scene: Scene) -> None:
         await scene.count(3, seconds=13)
@@ -244,6 +282,19 @@ def test_an_offer_that_waits_is_taken_back_when_the_next_choice_is_what_is_in_fo
     assert [it["formation"] for it in scene.commands()] == ["flowing", "lockstep"]
     reconsidered, waits = "formation_reconsidered", "formation_waits"
     assert scene.events() == [reconsidered, waits, reconsidered]
+    assert scene.worker.config["formation"] == "lockstep"
+
+
+def test_an_offer_that_comes_into_force_during_the_next_choice_is_taken_back_too() -> None:
+    async def play(scene: Scene) -> None:
+        await scene.count(3, seconds=13)
+        scene.verdict, scene.meanwhile = LOCKSTEP, scene.switched
+        await scene.count(9, seconds=13)
+        scene.switched()
+
+    scene = played(play)
+
+    assert [it["formation"] for it in scene.commands()] == ["flowing", "lockstep"]
     assert scene.worker.config["formation"] == "lockstep"
 
 

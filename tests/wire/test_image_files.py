@@ -1,5 +1,6 @@
 """Pixels survive their files: all of them in PNG, nearly in JPEG, and colours in their order."""
 
+from struct import pack
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tests.wire.pictures import natural, noise, psnr, red
+from tests.wire.pictures import chunk, natural, noise, psnr, red
 
 from takt.policies.mini.replay import load_recordings
 from takt.schema.encoded_image import ENCODINGS, EncodedImage, ImageEncoding
@@ -92,6 +93,24 @@ def test_pixels_that_are_damaged_are_refused_and_not_made_up() -> None:
 
     with pytest.raises(UnplacedError, match="damaged"):
         decode_image(EncodedImage(encoding="jpeg", data=cut, shape=image.shape))
+
+
+def test_an_orientation_beside_the_pixels_turns_nothing() -> None:
+    sideways = b"II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00" + pack("<IHH", 1, 6, 0) + bytes(4)
+    exif = b"Exif\x00\x00" + sideways
+    plain = {encoding: bytes(sent(noise(), encoding).data) for encoding in ENCODINGS}
+    jpeg, png = plain["jpeg"], plain["png"]
+    turned = {
+        "jpeg": jpeg[:2] + b"\xff\xe1" + pack(">H", len(exif) + 2) + exif + jpeg[2:],
+        "png": png[:33] + chunk(b"eXIf", sideways) + png[33:],
+    }
+
+    for encoding in ENCODINGS:
+        left, right = (
+            decode_image(EncodedImage(encoding=encoding, data=data, shape=(24, 40, 3)))
+            for data in (turned[encoding], plain[encoding])
+        )
+        np.testing.assert_array_equal(left, right)
 
 
 def test_what_is_installed_is_available() -> None:

@@ -151,6 +151,54 @@ def test_a_png_that_would_inflate_a_thousandfold_is_given_no_memory() -> None:
     assert peak < 3 * len(file)
 
 
+BESIDE = 1 << 18
+"""Bytes that are looked at in one go."""
+
+
+@pytest.mark.parametrize("shift", range(-3, 4))
+def test_the_end_of_a_jpeg_is_found_wherever_it_lies(shift: int) -> None:
+    start = SCAN + 14
+    pixels = b"\xff\x00" * ((BESIDE + shift) // 2) + b"\x01" * (shift % 2)
+
+    check_jpeg(memoryview(JPEG[:start] + pixels + b"\xff\xd9"), HEIGHT, WIDTH)
+    assert "marker ffda" in refusal(JPEG[:start] + pixels + b"\xff\xda\xff\xd9")
+
+
+@pytest.mark.parametrize("level", [0, 9])
+def test_a_large_png_is_looked_at_in_pieces_and_to_its_last_row(level: int) -> None:
+    height, width = 700, 501
+    row = 1 + 3 * width
+    rows = bytearray(np.random.default_rng(3).integers(0, 5, height * row, np.uint8).tobytes())
+    pixels = zlib.compress(bytes(rows), level)
+    cuts = [pixels[start : start + 99_991] for start in range(0, len(pixels), 99_991)]
+
+    def file(pixels: list[bytes]) -> bytes:
+        start = chunk(b"IHDR", pack(">II", width, height) + b"\x08\x02\x00\x00\x00")
+        parts = b"".join(chunk(b"IDAT", part) for part in pixels)
+        return b"\x89PNG\r\n\x1a\n" + start + parts + chunk(b"IEND", b"")
+
+    assert checked_png(memoryview(file(cuts)), height, width) == file(cuts)
+    assert "more, or less" in refusal(file(cuts[:-1]), height, width)
+    rows[-row] = 5
+    assert "filter 5" in refusal(file([zlib.compress(bytes(rows), level)]), height, width)
+    rows[-row] = 4
+    rows[-row + 1] = 255  # a pixel, though not a filter
+    checked_png(memoryview(file([zlib.compress(bytes(rows), level)])), height, width)
+
+
+def test_looking_at_a_png_keeps_none_of_its_pixels() -> None:
+    tracemalloc.start()
+    rows = (b"\x00" + bytes(3 * 2000)) * 2000
+    file = png_of(rows, 2000, 2000)
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    checked_png(memoryview(file), 2000, 2000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak - before < len(rows) / 8
+
+
 @given(st.sampled_from([JPEG, PNG]), st.data())
 def test_a_file_that_is_cut_anywhere_is_refused(file: bytes, data: st.DataObject) -> None:
     refusal(file[: data.draw(st.integers(1, len(file) - 2))])

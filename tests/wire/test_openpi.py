@@ -37,7 +37,7 @@ PLAIN = (
     | st.text()
     | st.binary()
 )
-RESERVED = {"__ndarray__", "__npgeneric__", "nd", "complex", "takt"}
+RESERVED = {"__ndarray__", "__npgeneric__", "__image__", "nd", "complex", "takt"}
 KEYS = st.text(max_size=12).filter(lambda key: key not in RESERVED)
 OBSERVATIONS = st.dictionaries(
     KEYS,

@@ -181,16 +181,32 @@ def _what_is_wrong(box: str) -> str:
     """What tyro complains of in its box of advice, on one line.
 
     The first complaint, but a mistyped option before one that is missing: it is the likelier cause.
+    What is missing is named without its help; of a mistyped subcommand the known ones are told.
     """
     parts: list[list[str]] = [[]]
     for line in box.splitlines()[1:]:  # below the title
-        text = line.strip("│ ")
-        if text.strip("─-╭╮╰╯"):
+        text = line.strip("│").rstrip()
+        if text.strip(" ─-╭╮╰╯"):
             parts[-1].append(text)
         else:
             parts.append([])
-    said = [" ".join(part) for part in parts if part]
-    return next((part for part in said if part.startswith("Unrecognized")), said[0] if said else "")
+    said = [_sentence(part) for part in parts if part]
+    wrong = next(
+        (part for part in said if part.startswith("Unrecognized")), said[0] if said else ""
+    )
+    known = next((part for part in said if part.startswith("Available subcommands")), None)
+    return wrong if known is None else f"{wrong}; {known.replace('Available', 'available')}"
+
+
+def _sentence(part: Sequence[str]) -> str:
+    """One complaint on one line."""
+    title, *rest = (text.strip() for text in part)
+    if not title.startswith("Missing from"):
+        return " ".join((title, *rest))
+    # Each name stands above its help, which is indented more.
+    depths = [len(text) - len(text.lstrip()) for text in part[1:]]
+    names = (text for text, depth in zip(rest, depths, strict=True) if depth == depths[0])
+    return f"{title} {', '.join(names)}"
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ class DriveRobot:
             print(json.dumps(figures, indent=1))
         else:
             for line in realtime_sentences(figures):
-                console.print(line, highlight=False, soft_wrap=True)
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
         if not figures["executed"]:
             raise UsageError(f"no action was executed: {figures['last_failure'] or 'none came'}")
 
@@ -173,8 +173,10 @@ class DriveRobot:
             ConfigError: A number is.
         """
         check_numbers(self, {"control_hz": _MOST_HZ})
-        ThresholdRule(threshold=self.g)
-        RealtimeRules(max_ticks=self.max_steps)
+        if not 0 <= self.g <= 1:
+            raise UsageError(f"--g must lie in 0 to 1, got {self.g:g}")
+        if self.max_steps < 1:
+            raise UsageError(f"--max-steps must be at least 1, got {self.max_steps}")
         if self.execute is not None and self.execute < 1:
             raise UsageError(f"--execute must be at least 1, got {self.execute}")
         choice = chosen_environment(

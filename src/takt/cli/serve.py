@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib.util
-import json
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias
 
 import tyro
 
 from takt.cli.option_numbers import check_numbers
+from takt.cli.serve_words import Narrator, say_choice, say_choosing, say_json
 from takt.core.formations import FORMATIONS
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions
 from takt.errors import ConfigError, UsageError
@@ -42,7 +41,7 @@ from takt.server.composition import (
 from takt.server.device_load import load_of_device, load_of_fleet
 from takt.server.fleet_server import server_plan
 from takt.server.formation_choice import AUTO, ChosenDevice, Load, choose_formations
-from takt.server.log_lines import LogLines, one_line
+from takt.server.log_lines import LogLines
 from takt.server.model_roots import ModelRoots
 from takt.server.reevaluation import Reevaluation
 from takt.server.supervisor import Supervisor
@@ -197,7 +196,7 @@ class Serve:
         )
         os.environ["TAKT_LOG_LEVEL"] = "INFO" if self.verbose else "WARNING"  # children inherit it
         composition = Composition.of(plan)
-        say = partial(_say_json, plan.paced) if self.json else _Narrator(plan.paced).say
+        say = partial(say_json, plan.paced) if self.json else Narrator(plan.paced).say
         try:
             asyncio.run(self._supervise(composition, say, plan.model_roots, chosen))
         finally:
@@ -271,15 +270,17 @@ class Serve:
         chosen: list[ChosenDevice] = []
         if all(device.formation != AUTO for device in plan.devices):
             return plan, chosen
-        say = _say_choice if self.json else partial(print, file=sys.stderr, flush=True)
+        say = say_choice if self.json else partial(print, file=sys.stderr, flush=True)
         with processes() as pool:
             plan = choose_formations(plan, self._load, pool.runner, say, chosen.append)
         return plan, chosen
 
     def _load(self, device: DevicePlan) -> Load:
-        if self.fleet is not None:
-            return load_of_fleet(self.fleet, device.name)
-        return load_of_device(device, dict(map(_robots, self.robots)))
+        fleet, robots = self.fleet, dict(map(_robots, self.robots))
+        load = load_of_fleet(fleet, device.name) if fleet else load_of_device(device, robots)
+        if not self.json:  # nothing else is said until a formation is chosen
+            say_choosing(device.name)
+        return load
 
     def _lerobot(self, models: list[str]) -> LerobotOptions | None:
         """The LeRobot door.
@@ -436,10 +437,6 @@ def _robots(text: str) -> tuple[str, int]:
     return name, int(count)
 
 
-def _say_choice(reason: str) -> None:
-    print(json.dumps({"event": "formation_chosen", "reason": reason}), flush=True)
-
-
 def _network_for(door: str, given: str) -> str:
     """The network of an ``--allow-from``.
 
@@ -450,63 +447,3 @@ def _network_for(door: str, given: str) -> str:
     if named not in {"", door}:
         raise ConfigError(f"--allow-from {given!r}: expected {door}=NETWORK, such as 10.0.0.0/24")
     return network
-
-
-def _say_json(paced: str | None, name: str, event: Mapping[str, Any]) -> None:
-    mark = {} if paced is None else {"paced": paced}
-    print(json.dumps({**event, "process": name, **mark}), flush=True)
-
-
-class _Narrator:
-    """Says in sentences what happens to the server's processes."""
-
-    def __init__(self, paced: str | None) -> None:
-        self._since = time.monotonic()
-        self._failed: set[str] = set()
-        self._mark = (
-            "" if paced is None else f" (paced {paced}: launches wait, nothing is computed)"
-        )
-
-    def say(self, name: str, event: Mapping[str, Any]) -> None:
-        """Say one event, if a person would want to know."""
-        sentence = self._sentence(name, event)
-        if event.get("event") == "model_failed" and sentence is not None:
-            if sentence in self._failed:
-                return  # worker and gateway both say so
-            self._failed.add(sentence)
-        if sentence is not None:
-            print(one_line(sentence), file=sys.stderr, flush=True)
-
-    def _sentence(self, name: str, event: Mapping[str, Any]) -> str | None:
-        if event.get("event") in ("listening", "ready") and not name.startswith("gateway"):
-            return None  # robots see the gateway; it is ready when all its workers are
-        template = _SENTENCES.get(str(event.get("event")))
-        if template is None:
-            return None
-        models = cast("list[str]", event.get("models", []))
-        scheme = "ws" if event.get("door") == "openpi" else "grpc"
-        told = {
-            "scheme": scheme,
-            "name": name,
-            "took": time.monotonic() - self._since,
-            "ready": ", ".join(models),
-        }
-        return template.format_map({**event, **told}) + self._mark
-
-
-_SENTENCES = {
-    "listening": "{door} door at {scheme}://{host}:{port}",
-    "ready": "ready after {took:.1f} s: {ready}",
-    "model_failed": "model {model} failed to load: {reason}",
-    "worker_lost": "lost {worker}; its robots are told, and it is started again",
-    "worker_back": "{worker} is back",
-    "hung": "{name} did not answer for {silence_ms:.0f} ms; it is killed and started again",
-    "died": "{name} died with status {status}, {deaths_in_a_row} in a row; starting it again in"
-    " {restart_in_s:.1f} s",
-    "model_added": "{name}: robots may ask for {model}",
-    "model_unloaded": "{name}: {model} is unloaded",
-    "formation_reconsidered": "{name}: {because}; {verdict}",
-    "formation_switched": "{name}: {after} from now on, before {before}",
-    "formation_waits": "{name}: not idle for {waited_s:.0f} s, so it keeps {before}",
-    "formation_refused": "{name}: keeps its formation: {reason}",
-}

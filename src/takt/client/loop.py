@@ -244,6 +244,7 @@ class ControlLoop:
     def close(self) -> None:
         """Stop the robot, then the threads. Waits until a velocity has been ramped to zero."""
         self._closing = True
+        self.stop()  # also a tick that hangs in a driver longer than it is waited for
         if self._is_ticked_by_hand:
             self._is_ticked_by_hand = False
             self._finish()
@@ -281,9 +282,9 @@ class ControlLoop:
         try:
             change = self._motion.tick(tick.started)
         except Exception as error:  # noqa: BLE001 - a dead control thread would leave the robot alone
-            change = self._motion.broke(tick.started, error)
+            change = self._motion.broke(self._clock(), error)
         except BaseException as error:  # such as a panic of a driver's native code
-            change = self._motion.broke(tick.started, error)
+            change = self._motion.broke(self._clock(), error)
             if threading.current_thread() is not self._thread:
                 raise  # the program's own: Ctrl-C, or its end
         if change is not None:

@@ -49,7 +49,8 @@ class Hooks:
 
     pose: Callable[[Mapping[str, object]], Vector] | None = None
     """Reads from an observation where the robot is, shape ``(action_dim,)``, in the units of an
-    action. With it the robot is observed at every tick; it is needed for ``max_start_jump``."""
+    action. With it the robot is observed at every tick, unless it is stopped; it is needed for
+    ``max_start_jump``."""
     is_enabled: Callable[[], bool] | None = None
     """Whether the enabling button is held; a robot that is let go holds. An error counts as let
     go."""

@@ -116,11 +116,10 @@ class Motion:
             self._take(outcome)
         # What is seen now shows the outcome of every action before this tick's and of no other, so
         # the chunk it is answered with begins with this tick's action.
-        is_stopped = self.contract.state is State.STOPPED
-        is_due = self.replanner.is_due(self.queue)
-        is_wanted = not is_stopped and (is_due or self._mailbox.has_unsent)
+        is_due = self._is_due()
+        is_wanted = is_due or self._mailbox.has_unsent
         decided, seen = now, None
-        if is_wanted or self._hooks.pose is not None:
+        if (is_wanted or self._hooks.pose is not None) and not self._is_halting():
             seen = self._observe()
             decided = self._mailbox.now()  # a robot that was slow to answer has aged its actions
         posted = self._written(now, seen) if is_wanted else None
@@ -131,6 +130,18 @@ class Motion:
         if posted is not None:
             self._ask(now, posted, is_due=is_due)
         return directive.change
+
+    def _is_due(self) -> bool:
+        """Whether to ask now; with ``sync`` not before the last action was carried out."""
+        is_ready = self._interpolator.needs_action or not self._settings.sync
+        return is_ready and self.replanner.is_due(self.queue)
+
+    def _is_halting(self) -> bool:
+        """Nothing is to be executed in this tick: a stop must not wait for a robot to be seen."""
+        contract = self.contract
+        if contract.state is State.STOPPED or contract.is_stopping:
+            return True
+        return contract.hold_by is not None and not self._is_enabled()
 
     def broke(self, now: Nanos, error: BaseException) -> StateChange | None:
         """A tick raised, which is a mistake of ours: stop the robot at once, latched."""
@@ -397,8 +408,10 @@ class Motion:
 
 
 def _in_time(rules: ContractRules, period: Nanos) -> ContractRules:
-    """Rules under which a robot holds in time although its ticks begin a little late."""
-    return replace(rules, t_hold=max(min(period, rules.t_hold), rules.t_hold - period // 2))
+    """Rules under which a robot holds in time although a tick decides up to a period late: it
+    began late, or the robot was slow to observe.
+    """
+    return replace(rules, t_hold=max(min(period, rules.t_hold), rules.t_hold - period))
 
 
 def _guards(settings: LoopSettings) -> tuple[Guard | None, Guard | None]:

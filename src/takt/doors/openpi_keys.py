@@ -58,7 +58,7 @@ def read_observation(values: Mapping[str, object], spec: ObservationSpec) -> Obs
     Raises:
         ObservationError: A state, an image or an instruction is of the wrong kind.
     """
-    rest = {with_slashes(entry.spelled): entry for entry in _flat(values, "")}
+    rest = _by_key(values)
     spelled: dict[str, str] = {}
     state = _take_state(rest, spelled)
     prompt = _take_prompt(rest, spelled)
@@ -71,6 +71,20 @@ def read_observation(values: Mapping[str, object], spec: ObservationSpec) -> Obs
         extra={entry.spelled: entry.value for entry in rest.values()},
         spelled=spelled,
     )
+
+
+def _by_key(values: Mapping[str, object]) -> dict[str, _Value]:
+    """The client's values by one spelling of their keys."""
+    found: dict[str, _Value] = {}
+    for entry in _flat(values, ""):
+        first = found.setdefault(with_slashes(entry.spelled), entry)
+        if first is not entry:
+            raise ObservationError(
+                entry.spelled,
+                expected="every key once; dots, slashes and nested maps mean the same",
+                received=f"the same as {first.spelled}",
+            )
+    return found
 
 
 def _flat(values: Mapping[str, object], before: str) -> Iterator[_Value]:

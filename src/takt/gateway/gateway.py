@@ -22,11 +22,11 @@ from takt.gateway.config import GatewayConfig
 from takt.gateway.connection import GatewayConnection
 from takt.gateway.dispatch import Dispatcher, EventSink, not_served
 from takt.gateway.expiries import Expiries
-from takt.gateway.models import GatewayModel, Readiness, open_each
+from takt.gateway.models import GatewayModel, Readiness, open_each, slots_for
 from takt.gateway.request import Answer, GatewayRequest, Wanted
 from takt.gateway.robots import RobotsSeen
 from takt.gateway.rows import RowWriter
-from takt.link.arena import Arena, ArenaGeometry
+from takt.link.arena import Arena
 from takt.link.channel import Channel
 from takt.link.listener import connect as connect_to
 from takt.schema.observation import Observation
@@ -38,10 +38,6 @@ from takt.session.timing import resolve_timing
 from takt.units import Nanos, ms, to_ms
 
 __all__ = ["Gateway"]
-
-
-_SLOT_UNIT = 64
-"""A slot's bytes are a multiple of it."""
 
 
 def _ignore(_: str, __: Mapping[str, object]) -> None:
@@ -95,7 +91,7 @@ class Gateway:
         self._drain_reason: str | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        self._arena = Arena.create(self._geometry(config.num_slots))
+        self._arena = Arena.create(slots_for(self._models.values(), config))
         self._rows = RowWriter(
             self._arena,
             seed=config.seed,
@@ -447,8 +443,3 @@ class Gateway:
         else:
             self.counters[f"refused.{outcome.code}"] += 1
             request.answer.set_exception(outcome)
-
-    def _geometry(self, num_slots: int) -> ArenaGeometry:
-        largest = max(model.layout.slot_bytes for model in self._models.values())
-        reserved = -(-self.config.reserved_row_bytes // _SLOT_UNIT) * _SLOT_UNIT
-        return ArenaGeometry(num_slots=num_slots, slot_bytes=max(largest, reserved))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from takt.errors import ConfigError
+from takt.gateway.config import GatewayConfig
+from takt.link.arena import ArenaGeometry
 from takt.link.layout import SlotLayout
 from takt.link.messages import ModelOffer
 from takt.policies.catalog import open_policy
@@ -23,12 +25,15 @@ __all__ = [
     "open_each",
     "open_model",
     "open_models",
+    "slots_for",
     "why_unfit",
 ]
 
 ModelState: TypeAlias = Literal["loading", "ready", "failed", "lost"]
 """``lost``: every worker that served it is gone, and expected back."""
 
+_SLOT_UNIT = 64
+"""A slot's bytes are a multiple of it."""
 _WORKERS_OWN = frozenset({"prefix_sizes", "denoise_sizes", "holds"})
 """Parts of a card that change with the device and mean nothing to a row."""
 
@@ -108,6 +113,13 @@ def open_model(served: ServedModel) -> GatewayModel:
         slo=ms(served.slo_ms),
         is_light=not spec.observation.cameras,
     )
+
+
+def slots_for(models: Iterable[GatewayModel], config: GatewayConfig) -> ArenaGeometry:
+    """Slots that hold a row of any of ``models``, and of one that may be loaded later."""
+    largest = max(model.layout.slot_bytes for model in models)
+    reserved = -(-config.reserved_row_bytes // _SLOT_UNIT) * _SLOT_UNIT
+    return ArenaGeometry(num_slots=config.num_slots, slot_bytes=max(largest, reserved))
 
 
 def why_unfit(offer: ModelOffer, model: GatewayModel) -> str | None:

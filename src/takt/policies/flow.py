@@ -38,7 +38,7 @@ def write_flow(slot: Mapping[str, NDArray[Any]], request: RowRequest) -> None:
     """
     if request.executing is not None:
         raise ObservationError(
-            "previous_chunk", expected="none: this policy takes no leftovers", received="one"
+            "leftover", expected="none: this policy takes no leftovers", received="one"
         )
     noise = slot["noise"]
     noise[...] = noise_for(request.seed, request.session, request.sequence, noise.shape)

@@ -115,7 +115,8 @@ class _Blending:
             return self._weights[0] * old + self._weights[1] * new
         function = cast("Blend", self._function)
         try:
-            rows = [np.asarray(function(a, b)) for a, b in zip(old, new, strict=True)]
+            # Copies: a function may return the same array every time, filled anew.
+            rows = [np.array(function(a, b)) for a, b in zip(old, new, strict=True)]
         except (AttributeError, TypeError) as error:
             raise UsageError(
                 f"the merge function did not take NumPy arrays ({error}); one for torch tensors is"

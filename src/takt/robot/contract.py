@@ -127,6 +127,12 @@ class LateServerContract:
         return self._is_started
 
     @property
+    def is_stopping(self) -> bool:
+        """The next tick stops the robot: somebody said so, or too many chunks were rejected."""
+        is_wished = Cause.STOP in self._wishes.copy()  # a wish may come while it is looked at
+        return is_wished or self._rejections >= self._rules.max_rejections
+
+    @property
     def hold_by(self) -> Nanos | None:
         """Latest instant at which HOLD is entered if nothing valid comes; None: nothing moves."""
         return self._last_valid + self._rules.t_hold if self._state in _MOVING else None

@@ -88,6 +88,8 @@ class Observation:
 def _owned(value: object) -> object:
     if isinstance(value, np.ndarray):
         return np.array(cast("Array", value))
+    if isinstance(value, EncodedImage):
+        return value.owned()
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value).items()
         return {key: _owned(inner) for key, inner in entries}

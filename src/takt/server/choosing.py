@@ -62,7 +62,7 @@ async def choose_aside(
         target=_choose, args=(theirs, load, device, present, within), daemon=True
     )
     try:
-        await asyncio.to_thread(process.start)
+        await asyncio.to_thread(_start, process)
         theirs.close()
         return await _answer(ours, within + _GRACE)
     finally:
@@ -88,6 +88,15 @@ async def _answer(connection: Connection, within: Nanos) -> Choice:
     return answer
 
 
+def _start(process: SpawnProcess) -> None:
+    process.start()
+    assert process.pid is not None
+    # From outside, at once: the process needs a core for a second before it can do so itself.
+    with contextlib.suppress(OSError):  # kernels may forbid it; being nice must do then
+        os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST)
+        os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
+
+
 def _end(process: SpawnProcess) -> None:
     if process.pid is not None:
         process.kill()
@@ -102,7 +111,6 @@ def _choose(
 ) -> None:
     # A Ctrl-C at the terminal reaches the whole group; the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _step_back()
     threading.Thread(target=_end_with, args=(connection,), name="lifeline", daemon=True).start()
     gc.disable()  # a simulation makes no cycles worth collecting before its process ends
     answer: _Answer
@@ -112,12 +120,6 @@ def _choose(
         answer = str(error)
     with contextlib.suppress(OSError):  # nobody waits for it any more
         connection.send(answer)
-
-
-def _step_back() -> None:
-    os.nice(_LOWEST)
-    with contextlib.suppress(OSError):  # kernels may forbid it; being nice must do then
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _end_with(connection: Connection) -> None:

@@ -5,13 +5,9 @@ An empty line asks whether the child lives. Any other line is a JSON object::
     {"command": "load_model", "model": {"name": "pi0-v2", "policy": "/models/pi0-v2"}}
     {"command": "unload_model", "name": "pi0-v1"}
     {"command": "count_robots", "lately": 30000000000}
-    {
-        "command": "drive_in",
-        "formation": "flowing",
-        "options": {},
-        "prefix_limit": 2,
-        "denoise_limit": 16,
-    }
+    {"command": "drive_in", "formation": "flowing", "options": {}, ...}
+
+The limits of ``drive_in`` are those of :class:`~takt.schema.commands.DriveIn`, by their names.
 
 The first line of all is the child's configuration and is read by
 :func:`takt.server.child_process.first_line`.

@@ -46,6 +46,7 @@ def load_of_fleet(path: Path, device: str) -> Load:
         profile=setup.profile,
         robots=tuple(group for group in fleet.robots if group.device == device),
         network=fleet.network,
+        spread=fleet.spreads.get(device, 0.0),
     )
 
 

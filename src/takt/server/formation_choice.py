@@ -72,6 +72,8 @@ class Load:
     profile: Profile
     robots: tuple[RobotGroup, ...]
     network: Network
+    spread: float = 0.0
+    """Of its launches, see :attr:`takt.sim.fleet.Fleet.spreads`."""
 
 
 class Candidate(NamedTuple):
@@ -114,7 +116,8 @@ class Choice:
         """Whether the present shape should give way: the chosen one carries a twentieth more."""
         if self.present is None or not self.is_complete or self.shape == self.present.shape:
             return False
-        return 100 * self.candidates[0].robots >= (100 + _WORTH_PERCENT) * self.present.robots
+        chosen, present = self.candidates[0].robots, self.present.robots
+        return chosen > present and 100 * chosen >= (100 + _WORTH_PERCENT) * present
 
     @property
     def reason(self) -> str:
@@ -285,6 +288,7 @@ class _Fleets:
             devices={self._device.name: setup},
             robots=self._load.robots,
             network=self._load.network,
+            spreads={self._device.name: self._load.spread},
         )
 
 

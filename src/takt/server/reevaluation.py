@@ -156,7 +156,7 @@ class Reevaluation:
             case Verdict.CHOOSE:
                 rates = {model: it.rate_hz for model, it in asking.items() if it.rate_hz}
                 device.choosing = asyncio.create_task(
-                    self._reconsider(name, device, population, rates, now), name=f"choose {name}"
+                    self._reconsider(name, device, population, rates), name=f"choose {name}"
                 )
             case Verdict.KEEP:
                 pass
@@ -169,14 +169,13 @@ class Reevaluation:
         device: _Device,
         population: Population,
         rates: Mapping[str, float],
-        now: Nanos,
     ) -> None:
         because = f"{population} ask, chosen for {device.watch.chosen_for}"
         log.info("formation reconsidered: worker=%s because=%s", name, because)
         said = {"event": "formation_reconsidered", "because": because}
-        load = load_for(device.load, population, rates)
+        load, present = load_for(device.load, population, rates), device.driven
         try:
-            choice = await self._choose(load, device.plan, device.driven)
+            choice = await self._choose(load, device.plan, present)
         except (TaktError, OSError) as error:
             device.watch.has_chosen()
             self._say(name, {**said, "switches": False, "verdict": f"kept: {error}"})
@@ -184,12 +183,13 @@ class Reevaluation:
         device.watch.has_chosen()
         self._say(name, {**said, **_verdict(choice)})
         if choice.is_better:
-            self._offer(name, device, choice.shape, now)
-        elif device.offered is not None:
-            self._offer(name, device, device.driven, now)  # what waits was for other robots
+            self._offer(name, device, choice.shape)
+        elif choice.is_complete and (device.offered is not None or device.driven != present):
+            # What waits, or came into force meanwhile, was for other robots.
+            self._offer(name, device, present)
 
-    def _offer(self, name: str, device: _Device, shape: Shape, now: Nanos) -> None:
-        device.offered, device.offered_at, device.has_said_busy = shape, now, False
+    def _offer(self, name: str, device: _Device, shape: Shape) -> None:
+        device.offered, device.offered_at, device.has_said_busy = shape, self._clock(), False
         if not self._workers[name].tell(drive_line(_fields(shape))):
             self._switched(name, device, shape)  # it is not running: its next life begins so
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ _ALONE = frozenset({0x00, 0x01, *range(0xD0, 0xDA), 0xFF})
 _IN_SCAN = re.compile(rb"\xff([^\x00\xd0-\xd7])")
 """The first marker after compressed pixels; restarts and escaped bytes are part of them."""
 _END = b"\xd9"
+_PIECE = 1 << 18
+"""Bytes looked at in one go: a search keeps every other thread of the process from running."""
 _MAX_SEGMENTS = 64
 _SEGMENT = Struct(">BBH")
 _FRAME = Struct(">BHHB")
@@ -105,7 +107,10 @@ def _check_frame(marker: int, body: memoryview, height: int, width: int) -> None
 
 
 def _check_scan(pixels: memoryview) -> None:
-    found = _IN_SCAN.search(pixels)
+    starts = range(0, len(pixels), _PIECE)
+    # One byte more than a piece: a marker may begin with its last.
+    searches = (_IN_SCAN.search(pixels, start, start + _PIECE + 1) for start in starts)
+    found = next(filter(None, searches), None)
     if found is None:
         raise _refused("a whole JPEG file", "one without its end")
     if found[1] != _END:
@@ -139,7 +144,7 @@ def checked_png(data: memoryview, height: int, width: int) -> bytes:
             pixels.append(chunk)
         elif not chunk.kind[0] & _LOWERCASE and chunk.kind not in {b"PLTE", b"IEND"}:
             raise _refused("a PNG of pixels", f"one with a chunk {chunk.kind!a}")
-    _check_rows(b"".join(chunk.body for chunk in pixels), height, width)
+    _check_rows((chunk.body for chunk in pixels), height, width)
     end = _CHUNK.pack(0, b"IEND") + _CRC.pack(zlib.crc32(b"IEND"))
     return b"".join((_SIGNATURE, header or b"", *(chunk.whole for chunk in pixels), end))
 
@@ -182,19 +187,36 @@ def _check_header(chunk: _Chunk, height: int, width: int) -> None:
         raise _refused("a PNG of 8-bit RGB without interlacing", received)
 
 
-def _check_rows(compressed: bytes, height: int, width: int) -> None:
-    """Refuse pixels that do not inflate to exactly the rows of the image."""
+def _check_rows(parts: Iterable[memoryview], height: int, width: int) -> None:
+    """Refuse pixels that do not inflate to exactly the rows of the image; none of them is kept."""
     row = 1 + _RGB * width
+    expected, place = height * row, 0
     inflater = zlib.decompressobj()
     try:
-        rows = inflater.decompress(compressed, height * row + 1)
+        for rest in _pieces(parts):
+            rows = b"some"
+            while (rest or rows) and place <= expected and not inflater.eof:
+                rows = inflater.decompress(rest, min(_PIECE, expected + 1 - place))
+                rest = inflater.unconsumed_tail
+                # Each row begins with its filter; what is too much is none.
+                _check_filters(rows[-place % row : expected - place : row])
+                place += len(rows)
     except zlib.error:
         raise _refused("a PNG whose pixels inflate", "one that is damaged") from None
-    if len(rows) != height * row or not inflater.eof:
-        received = f"{len(rows)} bytes" if inflater.eof else "more, or less than all of it"
-        raise _refused(f"a PNG that inflates to {height * row} bytes", received)
-    if max(rows[::row]) > _MAX_FILTER:
-        raise _refused("a PNG with filters 0 to 4", f"filter {max(rows[::row])}")
+    if place != expected or not inflater.eof:
+        received = f"{place} bytes" if inflater.eof else "more, or less than all of it"
+        raise _refused(f"a PNG that inflates to {expected} bytes", received)
+
+
+def _pieces(parts: Iterable[memoryview]) -> Iterator[bytes | memoryview]:
+    for part in parts:
+        for start in range(0, len(part), _PIECE):
+            yield part[start : start + _PIECE]
+
+
+def _check_filters(filters: bytes) -> None:
+    if filters and max(filters) > _MAX_FILTER:
+        raise _refused("a PNG with filters 0 to 4", f"filter {max(filters)}")
 
 
 def _check_size(kind: str, found: tuple[int, int], announced: tuple[int, int]) -> None:

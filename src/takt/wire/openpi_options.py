@@ -142,6 +142,8 @@ _MAX_NAME = 128
 _MAX_SEQUENCE = 2**63 - 1
 _MAX_MS = 24 * 3600 * 1000.0
 _MAX_STEPS = 1 << 16
+_MAX_LEFTOVER_VALUES = 1 << 20
+"""They are widened to 4 bytes each, before anybody knows whether the model takes a leftover."""
 _LEFTOVER_KEYS = ("actions", "model_digest", "inference_delay", "execution_horizon", "schedule")
 _MAX_SHOWN = 60
 """Characters of a client's value that an error repeats."""
@@ -209,10 +211,11 @@ def _read_leftover(key: str, value: object) -> Executing:
         if name not in _LEFTOVER_KEYS:
             raise _refused(f"{key}.{name}", f"one of {', '.join(_LEFTOVER_KEYS)}", name)
     horizon = given.get("execution_horizon")
+    actions = _read_actions(f"{key}.actions", given.get("actions"))
     return Executing(
-        actions=_read_actions(f"{key}.actions", given.get("actions")),
+        actions=actions,
         digest=_read_name(f"{key}.model_digest", given.get("model_digest")),
-        delay=_read_steps(f"{key}.inference_delay", given.get("inference_delay"), 0),
+        delay=_read_steps(f"{key}.inference_delay", given.get("inference_delay"), 0, len(actions)),
         execution_horizon=None
         if horizon is None
         else _read_steps(f"{key}.execution_horizon", horizon, 1),
@@ -223,17 +226,25 @@ def _read_leftover(key: str, value: object) -> Executing:
 def _read_actions(key: str, value: object) -> NDArray[np.float32]:
     if isinstance(value, np.ndarray):
         actions = cast("NDArray[Any]", value)
-        is_table = actions.ndim == len(("steps", "values")) and actions.size > 0
-        if is_table and actions.dtype.kind in "fiu":
-            with np.errstate(over="ignore"):  # infinity is refused where it is used
-                return np.array(actions, np.float32)
-    raise _refused(key, "numbers of shape (steps, action_dim)", cast("object", value))
+        is_table = actions.ndim == len(("steps", "values")) and actions.dtype.kind in "fiu"
+        if is_table and 0 < actions.size <= _MAX_LEFTOVER_VALUES:
+            return _finite(key, actions)
+    expected = f"at most {_MAX_LEFTOVER_VALUES} numbers of shape (steps, action_dim)"
+    raise _refused(key, expected, cast("object", value))
 
 
-def _read_steps(key: str, value: object, least: int) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_STEPS:
+def _finite(key: str, actions: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # it becomes infinity, which is refused
+        narrow = np.array(actions, np.float32)
+    if not np.isfinite(narrow).all():
+        raise ObservationError(key, expected="finite numbers", received="NaN or infinity")
+    return narrow
+
+
+def _read_steps(key: str, value: object, least: int, most: int = _MAX_STEPS) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
-    raise _refused(key, f"whole steps from {least} to {_MAX_STEPS}", value)
+    raise _refused(key, f"whole steps from {least} to {most}", value)
 
 
 def _leftover_map(leftover: Executing) -> dict[str, object]:

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 import pytest
@@ -6,6 +7,7 @@ from tests.cli.tracing.made import SERVED_AND_SUPERSEDED, setup, submit
 
 from takt.cli.tracing.story import Window, stories_of
 from takt.cli.tracing.summary import show_summary, summary_of
+from takt.core.events import Switched
 from takt.units import ms
 
 
@@ -55,3 +57,17 @@ def test_a_person_sees_every_setup() -> None:
     assert "2: flowing, earliest_deadline" in said
     assert "2 served, 1 superseded" in said
     assert all(len(line) <= 80 for line in said.splitlines())
+
+
+def test_a_switch_within_a_formation_shows() -> None:
+    gathering = dataclasses.replace(setup(), options={"gathering": 4})
+    stories = stories_of(
+        [setup(), submit(1, 0), Switched(ms(1), gathering.to_json()), submit(2, 2)]
+    )
+    console = Console(file=io.StringIO(), width=80)
+
+    show_summary([summary_of(story) for story in stories], console)
+
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1: lockstep, earliest_deadline" in said
+    assert "2: lockstep (gathering 4), earliest_deadline" in said

@@ -104,6 +104,15 @@ def test_an_action_reaches_the_environment_in_its_own_number_format_and_writable
     assert env.got[0].flags.writeable
 
 
+def test_an_action_that_its_number_format_cannot_hold_is_not_executed() -> None:
+    env = Line()
+
+    with pytest.raises(UsageError, match="no finite float32"):
+        begun(env).act(one(1e300))
+
+    assert env.got == []
+
+
 def test_an_empty_key_is_the_whole_observation() -> None:
     env = Line()
     robot = GymnasiumRobot(env, keys={"all": ""})

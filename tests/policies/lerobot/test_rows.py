@@ -154,7 +154,7 @@ def test_what_another_model_made_is_left_alone(checkpoint: FlowCheckpoint) -> No
 @pytest.mark.parametrize(
     ("shape", "changed", "key"),
     [
-        ((9, 6), {}, "previous_chunk"),
+        ((9, 6), {}, r"leftover\.actions"),
         ((9, 7), {"delay": 10}, "inference_delay"),
         ((9, 7), {"schedule": "SOON"}, "schedule"),
     ],

@@ -158,7 +158,10 @@ def _told(task: str, instruction: str | None) -> str:
     told = instruction or next(iter(INSTRUCTIONS.get(task, ())), None)
     if told is None:
         known = ", ".join(INSTRUCTIONS)
-        raise UsageError(f"--instruction is needed for {task}; without one: {known}")
+        raise UsageError(
+            f"--env metaworld:{task}: give --instruction, as only these tasks have usual words:"
+            f" {known}"
+        )
     return told
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    formation, discipline
+    formation, discipline   and ``options``, those of the formation
     from_seconds, seconds   where the story begins, and how long it lasts
     requests                by outcome; ``unfinished`` are those without one
     lanes                   by name: launches, mean_rows, busy (share of the time, 0..1), and
@@ -49,6 +49,7 @@ def summary_of(story: Story) -> dict[str, Any]:
     length = max(0, story.end - start)
     return {
         "formation": story.setup.formation,
+        "options": dict(story.setup.options),
         "discipline": story.setup.discipline,
         "from_seconds": round(to_seconds(start), 6),
         "seconds": round(to_seconds(length), 6),
@@ -62,7 +63,9 @@ def show_summary(summaries: Sequence[Mapping[str, Any]], console: Console) -> No
     """Print summaries for a person."""
     for number, summary in enumerate(summaries, 1):
         outcomes = ", ".join(f"{count} {name}" for name, count in summary["requests"].items())
-        head = f"{number}: {summary['formation']}, {summary['discipline']}"
+        options = ", ".join(f"{name} {value}" for name, value in summary["options"].items())
+        formation = f"{summary['formation']}{f' ({options})' if options else ''}"
+        head = f"{number}: {formation}, {summary['discipline']}"
         console.print(f"[bold]{escape(head)}[/bold]", highlight=False)
         console.print(
             f"{summary['seconds']:g} s from {summary['from_seconds']:g} s on;"

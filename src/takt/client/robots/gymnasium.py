@@ -132,7 +132,8 @@ class GymnasiumRobot:
         """Step the environment once; dropped when the episode is over.
 
         Raises:
-            UsageError: The action has another shape than the environment takes.
+            UsageError: The action has another shape than the environment takes, or does not fit
+                its number format.
         """
         if self._is_over:
             self._dropped += 1
@@ -140,7 +141,10 @@ class GymnasiumRobot:
         if self._shape is not None and action.shape != self._shape:
             raise UsageError(f"action: expected shape {self._shape}, got {action.shape}")
         # Environments may keep and change what they are given, and the command is read-only.
-        values = np.array(action, self._dtype)
+        with np.errstate(over="ignore"):
+            values = np.array(action, self._dtype)
+        if not np.isfinite(values).all():
+            raise UsageError(f"action: {action.tolist()} has no finite {values.dtype}")
         self._latest, _, terminated, truncated, info = self._env.step(values)
         self._is_solved = self._is_solved or bool(info.get(self._success_key, False))
         self._is_over = bool(terminated) or bool(truncated)

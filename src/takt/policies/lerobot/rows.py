@@ -81,7 +81,7 @@ class FlowPreprocessor:
             return request
         if executing.actions.shape[1:] != (action.action_dim,):
             raise ObservationError(
-                "previous_chunk",
+                "leftover.actions",
                 expected=f"steps of {action.action_dim} values",
                 received=f"shape {executing.actions.shape}",
             )

@@ -1,0 +1,96 @@
+"""What ``takt serve`` says of its processes: one line of JSON per event, or sentences."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+from takt.server.log_lines import one_line
+
+__all__ = ["Narrator", "say_choice", "say_choosing", "say_json"]
+
+
+def say_choice(reason: str) -> None:
+    """Say as JSON which formation was chosen before there was any process."""
+    print(json.dumps({"event": "formation_chosen", "reason": reason}), flush=True)
+
+
+def say_choosing(device: str) -> None:
+    """Say in a sentence that a formation is being chosen."""
+    print(
+        f"simulating formations for device {device}, a minute at most", file=sys.stderr, flush=True
+    )
+
+
+def say_json(paced: str | None, name: str, event: Mapping[str, Any]) -> None:
+    """Say one event as JSON.
+
+    Args:
+        paced: The devices that only rehearse; None where none does.
+        name: The process it comes from.
+        event: As :class:`~takt.server.supervisor.Supervisor` tells it.
+    """
+    mark = {} if paced is None else {"paced": paced}
+    print(json.dumps({**event, "process": name, **mark}), flush=True)
+
+
+class Narrator:
+    """Says in sentences what happens to the server's processes.
+
+    Args:
+        paced: The devices that only rehearse; None where none does.
+    """
+
+    def __init__(self, paced: str | None) -> None:
+        self._since = time.monotonic()
+        self._failed: set[str] = set()
+        self._mark = (
+            "" if paced is None else f" (paced {paced}: launches wait, nothing is computed)"
+        )
+
+    def say(self, name: str, event: Mapping[str, Any]) -> None:
+        """Say one event, if a person would want to know."""
+        sentence = self._sentence(name, event)
+        if event.get("event") == "model_failed" and sentence is not None:
+            if sentence in self._failed:
+                return  # worker and gateway both say so
+            self._failed.add(sentence)
+        if sentence is not None:
+            print(one_line(sentence), file=sys.stderr, flush=True)
+
+    def _sentence(self, name: str, event: Mapping[str, Any]) -> str | None:
+        if event.get("event") in ("listening", "ready") and not name.startswith("gateway"):
+            return None  # robots see the gateway; it is ready when all its workers are
+        template = _SENTENCES.get(str(event.get("event")))
+        if template is None:
+            return None
+        models = cast("list[str]", event.get("models", []))
+        scheme = "ws" if event.get("door") == "openpi" else "grpc"
+        told = {
+            "scheme": scheme,
+            "name": name,
+            "took": time.monotonic() - self._since,
+            "ready": ", ".join(models),
+        }
+        return template.format_map({**event, **told}) + self._mark
+
+
+_SENTENCES = {
+    "listening": "{door} door at {scheme}://{host}:{port}",
+    "ready": "ready after {took:.1f} s: {ready}",
+    "model_failed": "model {model} failed to load: {reason}",
+    "worker_lost": "lost {worker}; its robots are told, and it is started again",
+    "worker_back": "{worker} is back",
+    "hung": "{name} did not answer for {silence_ms:.0f} ms; it is killed and started again",
+    "died": "{name} died with status {status}, {deaths_in_a_row} in a row; starting it again in"
+    " {restart_in_s:.1f} s",
+    "model_added": "{name}: robots may ask for {model}",
+    "model_unloaded": "{name}: {model} is unloaded",
+    "formation_reconsidered": "{name}: {because}; {verdict}",
+    "formation_switched": "{name}: {after} from now on, before {before}",
+    "formation_waits": "{name}: not idle for {waited_s:.0f} s, so it keeps {before}",
+    "formation_refused": "{name}: keeps its formation: {reason}",
+}

@@ -1,0 +1,83 @@
+"""What is said of a server's processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from takt.cli.serve_words import Narrator, say_choice, say_choosing, say_json
+
+EVENTS: Mapping[str, Mapping[str, Any]] = {
+    "lockstep from now on, before flowing": {
+        "event": "formation_switched",
+        "after": "lockstep",
+        "before": "flowing",
+    },
+    "6 ask; kept: 9 robots predicted": {
+        "event": "formation_reconsidered",
+        "because": "6 ask",
+        "verdict": "kept: 9 robots predicted",
+        "switches": False,
+    },
+    "not idle for 60 s, so it keeps flowing": {
+        "event": "formation_waits",
+        "before": "flowing",
+        "after": "lockstep",
+        "waited_s": 60.2,
+    },
+    "keeps its formation: no formation 'x'": {
+        "event": "formation_refused",
+        "reason": "no formation 'x'",
+    },
+}
+
+
+@pytest.mark.parametrize("words", EVENTS)
+def test_what_becomes_of_a_formation_is_one_sentence(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Narrator(None).say("worker-0", EVENTS[words])
+
+    assert capsys.readouterr().err == f"worker-0: {words}\n"
+
+
+def test_a_model_that_failed_is_said_once_and_what_nobody_wants_to_know_never(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    narrator = Narrator("h100")
+    failed = {"event": "model_failed", "model": "pi0", "reason": "no such file"}
+    for process in ("worker-0", "gateway-0"):
+        narrator.say(process, failed)
+    narrator.say("worker-0", {"event": "listening", "address": "takt-0"})
+    narrator.say("worker-0", {"event": "draining", "unfinished": 0})
+
+    said = capsys.readouterr()
+    assert said.err == (
+        "model pi0 failed to load: no such file (paced h100: launches wait, nothing is computed)\n"
+    )
+    assert not said.out
+
+
+def test_json_is_one_line_per_event_and_names_its_process(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    say_choice("flowing")
+    say_json("h100", "worker-0", {"event": "died", "status": 1})
+    say_json(None, "worker-0", {"event": "died", "status": 1})
+
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"event": "formation_chosen", "reason": "flowing"},
+        {"event": "died", "status": 1, "process": "worker-0", "paced": "h100"},
+        {"event": "died", "status": 1, "process": "worker-0"},
+    ]
+
+
+def test_a_choice_is_announced_to_people(capsys: pytest.CaptureFixture[str]) -> None:
+    say_choosing("gpu")
+
+    said = capsys.readouterr()
+    assert said.err == "simulating formations for device gpu, a minute at most\n"
+    assert said.out == ""
