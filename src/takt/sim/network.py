@@ -224,7 +224,8 @@ class Wifi7Network:
     def _transfer(self, num_bytes: int, active_robots: int) -> Nanos:
         if num_bytes < 0 or active_robots < 1:
             raise UsageError(
-                f"{active_robots} robots send {num_bytes} bytes: expected at least 1 and 0"
+                "num_bytes must be at least 0 and active_robots at least 1,"
+                f" got {num_bytes} and {active_robots}"
             )
         return round(num_bytes * 8 * active_robots / self.bandwidth_gbps)  # 1 Gbit/s = 1 bit/ns
 
