@@ -244,6 +244,17 @@ def _outside(found: Found) -> Iterator[str]:
             " request's way in and out (sockets, decoding, the link), and the hand-over from one"
             f" launch to the next: {said}."
         )
+        tails = ", ".join(
+            f"{TITLES.get(fleet, fleet)} {it['p99_up_and_down_ms']:.0f} ms"
+            for fleet, it in outside
+            if "p99_up_and_down_ms" in it
+        )
+        if tails:
+            yield (
+                "The 99th percentiles of the parts of the way in and out add up to more, the stalls"
+                f" of a computer that plays robots, server and GPU at once: {tails}. Plans reckon"
+                " with medians, so a slo that leaves few milliseconds loses what they call met."
+            )
 
 
 def _cpu(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:

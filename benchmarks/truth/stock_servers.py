@@ -8,8 +8,8 @@ Four ways to the same graphs of `mini`, in the same number format, one thread to
   half of the last one is executed: about twice a second;
 - Takt's LeRobot door, asked by the same client in the same way.
 
-They take turns at one robot, at the predicted knee and at the populations beside it; the stock
-servers also at 2, 4, 8 and so on until one fails. Whose chunk a robot got is seen and not assumed:
+They take turns at one robot, at the predicted knee and at the populations beside it, then each at
+2, 4, 8 and so on until it fails. Whose chunk a robot got is seen and not assumed:
 at the openpi door every robot has an observation and a noise of its own, so its chunk is known
 before; LeRobot's replies bear the time stamp of the observation they were computed from.
 
@@ -85,8 +85,7 @@ class StockServers:
             for robots in populations(knee):
                 yield from (_cell(name, robots, number, seconds) for name in servers)
         for name in servers:
-            if name in STOCK:
-                yield from _ladder(name, knee, seconds, found)
+            yield from _ladder(name, knee, seconds, found)
 
     def measure(self, cell: Cell, found: Found, folder: Path) -> Mapping[str, Any]:
         """See :class:`part.Part`."""
@@ -217,7 +216,7 @@ def _cell(server: str, robots: int, number: int, seconds: float) -> Cell:
 
 
 def _ladder(server: str, knee: int, seconds: float, found: Found) -> Iterator[Cell]:
-    """Populations 2, 4, 8 ... of a stock server, until one fails or the others begin."""
+    """Populations 2, 4, 8 ... of a server, until one fails or the others begin."""
     robots = 2
     while robots < min(populations(knee)[1], MOST_ROBOTS):
         cell = _cell(server, robots, 1, seconds)
