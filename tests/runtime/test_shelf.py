@@ -1,6 +1,7 @@
 """Models come and go while others serve."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +70,13 @@ class Scene:
     def states(self) -> dict[str, str]:
         return {offer.model: offer.state for offer in self.shelf.offers}
 
+    @property
+    def models_in_force(self) -> Mapping[str, LoadedModel]:
+        """Those of the newest setup."""
+        change = self.changes[-1]
+        assert isinstance(change, SetupChanged)
+        return change.models
+
 
 def test_every_model_is_offered_before_it_is_loaded() -> None:
     assert Scene().states == {"a": "loading", "b": "loading"}
@@ -79,7 +87,7 @@ def test_a_model_serves_as_soon_as_it_is_warm() -> None:
 
     loaded = scene.be_ready("a")
 
-    assert scene.changes[-1].models == {"a": loaded}
+    assert scene.models_in_force == {"a": loaded}
     assert isinstance(scene.told[-1], ModelReady)
     assert scene.announced == [{"event": "model_ready", "model": "a"}]
 
@@ -120,7 +128,7 @@ def test_memory_is_given_back_when_the_setup_without_the_model_is_in_force() -> 
     scene.shelf.unload("a")
 
     assert scene.told[-1] == ModelUnloaded(model="a")
-    assert scene.changes[-1].models == {"b": b}
+    assert scene.models_in_force == {"b": b}
     scene.shelf.let_go({"a": a, "b": b})  # requests are still under way
     assert scene.discarded == []
     scene.shelf.let_go({"b": b})
