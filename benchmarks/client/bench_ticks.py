@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,9 +42,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from _record import RESULTS, circumstances, write
 from takt.cli.driving.server_process import ServerProcess, serving
 from takt.client import Cameras, ControlLoop, EpisodeLog, LoopSettings, LoopStatus, connect
+from takt.client.pacing import period_of, sleep
 from takt.robot.contract_rules import ContractRules
 from takt.robot.contract_table import State
-from takt.units import SECOND, Nanos, seconds, to_ms
+from takt.units import Nanos, seconds, to_ms
 
 SEED = 7
 CONTROL_HZ, IMAGE_HZ = 60.0, 10.0
@@ -55,6 +56,26 @@ STOCK = Path(__file__).with_name("stock_ticks.py")
 STOCK_STARTING_S = 120.0
 """Importing LeRobot and torch takes this long on a busy computer."""
 THRESHOLD, ACTIONS_PER_CHUNK = 0.5, 50
+
+
+class Instants:
+    """Lets a loop wait as it would, and notes the instant its ticks are scheduled for."""
+
+    def __init__(self) -> None:
+        self.noted: list[Nanos] = []
+
+    def wait(self, duration: Nanos) -> None:
+        """What a loop is given to wait with."""
+        self.noted.append(time.monotonic_ns() + duration)
+        sleep(duration)
+
+    def late_ms(self, came: list[Nanos]) -> np.ndarray:
+        """How long after its instant each command came; after a whole period it is the next's."""
+        period = period_of(CONTROL_HZ, "control_hz")
+        noted = np.array(self.noted)
+        # The clock was read a moment after the loop read it, so the earliest note is the truest.
+        off = (noted - noted[0] + period // 2) % period - period // 2
+        return (np.array(came) - noted[0] - off.min()) % period / 1e6
 
 
 class Arm:
@@ -73,9 +94,17 @@ class Arm:
         self.came.append(time.monotonic_ns())
 
 
-def drive(address: str, folder: Path, duration_s: float) -> tuple[list[Nanos], LoopStatus]:
+class Driven(NamedTuple):
+    """One run of our loop."""
+
+    came: list[Nanos]
+    late_ms: np.ndarray
+    status: LoopStatus
+
+
+def drive(address: str, folder: Path, duration_s: float) -> Driven:
     """Run the loop for a while."""
-    arm = Arm()
+    arm, instants = Arm(), Instants()
     random = np.random.default_rng(SEED)
     frames = random.integers(0, 255, (8, 2, *SIZE), dtype=np.uint8)
     numbers = iter(range(1 << 62))
@@ -93,6 +122,7 @@ def drive(address: str, folder: Path, duration_s: float) -> tuple[list[Nanos], L
             settings,
             cameras=Cameras(look, rate_hz=IMAGE_HZ),
             log=log,
+            wait=instants.wait,
         ) as loop,
     ):
         loop.start()
@@ -100,16 +130,8 @@ def drive(address: str, folder: Path, duration_s: float) -> tuple[list[Nanos], L
             raise SystemExit(f"the robot did not start: {loop.status()}")
         threading.Event().wait(duration_s)
         # Closing the loop sends one command more, at no tick.
-        return list(arm.came), loop.status()
-
-
-def lateness_ms(came: list[Nanos]) -> np.ndarray:
-    """How long after its instant each command came, the earliest one being on time."""
-    period = SECOND / CONTROL_HZ
-    since = np.array(came, np.float64) - came[0]
-    offsets = since - np.round(since / period) * period
-    # Instants lie where the earliest command of the run lies.
-    return (offsets - offsets.min()) / 1e6
+        came = list(arm.came)
+        return Driven(came, instants.late_ms(came), loop.status())
 
 
 def drive_stock(python: Path, server: ServerProcess, duration_s: float) -> dict[str, Any]:
@@ -175,12 +197,10 @@ def stock_result(stock: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def result_of(
-    ours: list[tuple[list[Nanos], LoopStatus]], stock: list[dict[str, Any]], duration_s: float
-) -> dict[str, Any]:
+def result_of(ours: list[Driven], stock: list[dict[str, Any]], duration_s: float) -> dict[str, Any]:
     """What is written, and said in short."""
-    late = np.concatenate([lateness_ms(came) for came, _ in ours])
-    statuses = [status for _, status in ours]
+    late = np.concatenate([run.late_ms for run in ours])
+    statuses = [run.status for run in ours]
     cuts = cuts_ms(late)
     counts = {
         "ticks": sum(status.ticks for status in statuses),
@@ -217,7 +237,7 @@ def result_of(
         "failures": dict(sum((Counter(status.failures) for status in statuses), Counter())),
         "log_dropped": sum(status.log_dropped for status in statuses),
         "missed": missed,
-        "gaps": gaps([came for came, _ in ours]),
+        "gaps": gaps([run.came for run in ours]),
         "lerobot": stock_result(stock) if stock else None,
     }
 
@@ -233,7 +253,7 @@ def main() -> int:
     duration_s = 5.0 if asked.quick else asked.seconds
     rounds = asked.rounds if asked.lerobot is not None and not asked.quick else 1
     options = ["--model", "echo", "--openpi", "0", "--lerobot", "0", "--latency-ms", "100"]
-    ours: list[tuple[list[Nanos], LoopStatus]] = []
+    ours: list[Driven] = []
     stock: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, serving(options) as server:
         address = server.wait_until_ready(PATIENCE)
