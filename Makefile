@@ -43,7 +43,10 @@ format: $(VENV)/.dev-ready ## rewrite the code in our format
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-check: check-lint check-types check-old-python check-layers ## lint, format, types, layers
+# Two at once, the longest first; every one runs, and each prints as a whole.
+check: $(VENV)/.dev-ready ## lint, format, types, layers
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target --keep-going \
+		check-types check-old-python check-lint check-layers
 
 check-lint: $(VENV)/.dev-ready
 	$(BIN)/ruff check .
