@@ -32,17 +32,23 @@ if config.get("fails"):
 handler = signal.SIG_IGN if config.get("is_deaf") else lambda *_: leave("asked")
 signal.signal(signal.SIGTERM, handler)
 print(json.dumps({"event": "listening", "config": config}), flush=True)
-sys.stdin.read()
+try:
+    for _ in sys.stdin:
+        if not config.get("is_mute"):
+            print(json.dumps({"event": "lives"}), flush=True)
+except BrokenPipeError:
+    pass
 leave("orphaned")
 """
-"""A child that says it is up and writes into a diary why it leaves."""
+"""A child that says it is up and lives, and writes into a diary why it leaves."""
 
 DOOR = """
 import json, sys
 asked = json.loads(sys.stdin.readline())["openpi"]["port"]
 said = {"event": "listening", "door": "openpi", "asked": asked, "port": asked or 4711}
 print(json.dumps(said), flush=True)
-sys.stdin.read()
+for _ in sys.stdin:
+    print(json.dumps({"event": "lives"}), flush=True)
 """
 """A child that takes the port it is told, or one of its own."""
 
@@ -145,7 +151,10 @@ def test_gateways_are_stopped_before_workers(tmp_path: Path) -> None:
     async def scenario() -> None:
         listener = Listener()
         supervisor = Supervisor(
-            [spec(tmp_path, "worker-0")], [spec(tmp_path, "gateway-0")], listener.hear
+            [spec(tmp_path, "worker-0")],
+            [spec(tmp_path, "gateway-0")],
+            listener.hear,
+            gateway_patience=60 * SECOND,  # a slow machine is not the subject
         )
         life = asyncio.create_task(supervisor.run())
         await listener.wait_for("listening", 2)
@@ -233,9 +242,8 @@ def test_a_door_that_took_a_free_port_has_it_in_its_next_life(tmp_path: Path) ->
 def test_a_child_that_does_not_say_it_lives_is_killed_and_started_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         listener = Listener()
-        supervisor = Supervisor(
-            [], [spec(tmp_path, "gateway-0")], listener.hear, gateway_patience=SECOND // 10
-        )
+        mute = spec(tmp_path, "gateway-0", is_mute=True)
+        supervisor = Supervisor([], [mute], listener.hear, gateway_patience=SECOND // 10)
         life = asyncio.create_task(supervisor.run())
         first = await listener.wait_for("listening")
 
