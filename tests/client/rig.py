@@ -19,12 +19,15 @@ from takt.client.mailbox import Asked, Mailbox
 from takt.client.motion import Motion
 from takt.robot.action_queue import TimedAction
 from takt.robot.contract import StateChange
+from takt.robot.contract_rules import ContractRules
 from takt.robot.contract_table import State
 from takt.testing import ManualClock
 from takt.units import Nanos, ms
 
 DIM = 2
 LATENCY = ms(60)
+AT_ONCE = ContractRules(resume_ramp=0)
+PLAIN = LoopSettings(control_hz=50.0, contract=AT_ONCE)
 PATIENCE = ms(60_000)
 
 
@@ -200,3 +203,8 @@ class Rig:
     def _answer(self, asked: Asked) -> Answer:
         options: dict[str, Any] = {"round_trip": self.latency, "server": self.latency // 2}
         return Answer(actions=self.chunk(asked), **options)
+
+
+def values(rig: Rig) -> list[float]:
+    """The first component of every command that the robot got."""
+    return [round(float(sent.values[0]), 6) for sent in rig.sent]

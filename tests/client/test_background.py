@@ -1,6 +1,6 @@
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -16,6 +16,8 @@ from takt.units import seconds
 
 PATIENCE_S = 20.0
 SOON = Backoff(base=1, most=1)
+
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 Ask = Callable[[Mapping[str, object]], Answer]
 
@@ -66,12 +68,6 @@ def client_of(server: Server, **options: object) -> BackgroundClient:
         clock=ManualClock().now,
         **options,  # type: ignore[arg-type]
     )
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "takt-client"]
 
 
 def test_a_chunk_is_fetched_beside_the_control_loop() -> None:

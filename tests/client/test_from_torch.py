@@ -85,8 +85,10 @@ def test_what_a_function_returns_is_checked(torch: Any, name: str, said: str) ->
         "array": lambda old, new: new.numpy(),
     }
 
+    rule = merge_rule(from_torch(functions[name]))
+
     with pytest.raises(UsageError, match=said):
-        from_torch(functions[name])(OLD, NEW)
+        rule(TimedChunk(0, OLD[None]), TimedChunk(0, NEW[None]), 0)
 
 
 def test_a_computer_without_torch_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

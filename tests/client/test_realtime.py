@@ -1,7 +1,7 @@
 """Real time: one step per tick, nothing of the last episode, nothing moved by a hold."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -29,12 +29,7 @@ REST = np.zeros(2)
 GRIP = 0.75
 SOON = Backoff(base=MILLISECOND, most=MILLISECOND)
 
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    assert threading.active_count() == before
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 class Hand:

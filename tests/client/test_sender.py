@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from tests.client.fakes import FakeConnection, answer
@@ -14,11 +14,7 @@ from takt.testing import ManualClock
 
 PATIENCE_S = 20.0
 
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "takt-client"]
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 class Desk(Mailbox):

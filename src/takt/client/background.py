@@ -9,10 +9,10 @@ Start reading at :meth:`BackgroundClient.next_action`.
 
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 
 from takt.client.answer import ActionArray
 from takt.client.backoff import Backoff
+from takt.client.closing import Closing
 from takt.client.exchange import Exchange, ExchangeStatus
 from takt.client.sender import AskingConnection, Sender
 from takt.errors import ConfigError
@@ -23,7 +23,7 @@ from takt.units import SECOND, Nanos
 __all__ = ["BackgroundClient"]
 
 
-class BackgroundClient:
+class BackgroundClient(Closing):
     """A robot's queue of actions that refills itself.
 
     The calls of the control loop (:meth:`observe`, :meth:`next_action`) neither wait for the
@@ -115,11 +115,3 @@ class BackgroundClient:
     def __enter__(self) -> "BackgroundClient":
         self.start()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -11,11 +11,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import cast
 
 from takt.client.address import server_address
 from takt.client.answer import Answer, read_answer
+from takt.client.closing import Closing
 from takt.client.errors import ConnectionLostError
 from takt.client.image_sending import NegotiatedImages
 from takt.client.image_settings import ImageSettings, SendImages
@@ -97,7 +97,7 @@ def connect(
     )
 
 
-class Connection:
+class Connection(Closing):
     """One robot's open connection.
 
     It is for one thread at a time; only :meth:`close` may be called from another one, and ends an
@@ -247,17 +247,6 @@ class Connection:
         """End the connection; closing twice does nothing."""
         self._closed = True
         self._transport.close()
-
-    def __enter__(self) -> "Connection":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _refuse_unread(self) -> None:
         """Ask nothing of a server whose answers would be taken for those of later observations."""

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from io import RawIOBase
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 
+from takt.client.closing import Closing
 from takt.errors import ConfigError
 from takt.units import Nanos, to_ms
 
@@ -36,7 +36,7 @@ _CAPACITY = 4096
 _JOIN_TIMEOUT_S = 2.0
 
 
-class EpisodeLog:
+class EpisodeLog(Closing):
     """One file of one episode. :meth:`note` may be called from any thread.
 
     Args:
@@ -109,17 +109,6 @@ class EpisodeLog:
             self._closing = True
             self._changed.notify()
         self._writer.join(_JOIN_TIMEOUT_S)
-
-    def __enter__(self) -> "EpisodeLog":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _write(self) -> None:
         with self._file as file:

@@ -28,11 +28,11 @@ Start reading at :meth:`LerobotConnection.infer`.
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from takt.client.answer import Answer, checked_actions
+from takt.client.closing import Closing
 from takt.client.errors import ConnectionLostError
 from takt.client.lerobot_values import HardwareFeatures, features_of, values_of
 from takt.errors import ConfigError, InvariantError, RefusedError, UsageError
@@ -166,7 +166,7 @@ def connect_lerobot(
     )
 
 
-class LerobotConnection:
+class LerobotConnection(Closing):
     """One robot's connection to a LeRobot server, after the handshake.
 
     It is for one thread at a time; only :meth:`close` may be called from another one, and ends an
@@ -259,17 +259,6 @@ class LerobotConnection:
         """End the connection; closing twice does nothing."""
         self._closed = True
         self._calls.close()
-
-    def __enter__(self) -> "LerobotConnection":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _pieces(self, observation: Mapping[str, object]) -> list[bytes]:
         """The messages of an observation, under a number of its own."""

@@ -17,10 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 
 from takt.client.backoff import Backoff
 from takt.client.cameras import Cameras
+from takt.client.closing import Closing
 from takt.client.episode_log import EpisodeLog
 from takt.client.journal import Journal
 from takt.client.loop_settings import Hooks, LoopSettings, Robot
@@ -87,7 +87,7 @@ class LoopStatus:
     """Records missing in the episode log."""
 
 
-class ControlLoop:
+class ControlLoop(Closing):
     """One robot's control loop.
 
     Args:
@@ -259,14 +259,6 @@ class ControlLoop:
         self.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     # The control thread.
 
     def tick(self) -> None:
@@ -321,8 +313,10 @@ class ControlLoop:
 
     def _check_fit(self, connection: AskingConnection) -> None:
         """Refuse a model that is made for another robot, where both say what they are."""
-        spec: PolicySpec | None = getattr(connection, "spec", None) if self._description else None
-        if self._description is not None and spec is not None:
+        if self._description is None:
+            return
+        spec: PolicySpec | None = getattr(connection, "spec", None)
+        if spec is not None:
             check_fit(self._description, spec)
 
     def _counts(self) -> dict[str, object]:
