@@ -99,15 +99,21 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes) -> 
         SessionRecords(tmp_path, 0)
 
 
-@pytest.mark.parametrize("change", [{"actions_per_chunk": 0}, {"spelling": "other.helpers"}])
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"actions_per_chunk": 0}, "expected actions_per_chunk of 1 or more, got 0"),
+        ({"spelling": "other.helpers"}, "expected spelling .*, got 'other.helpers'"),
+    ],
+)
 def test_a_session_that_no_handshake_begins_is_refused(
-    tmp_path: Path, change: dict[str, Any]
+    tmp_path: Path, change: dict[str, Any], fault: str
 ) -> None:
     records = SessionRecords(tmp_path, 0)
     records.open(dataclasses.replace(RECORD, **change))
     records.save()
 
-    with pytest.raises(ConfigError, match="holds no sessions"):
+    with pytest.raises(ConfigError, match=f"holds no sessions .*: {fault}"):
         SessionRecords(tmp_path, 0)
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from takt.errors import RefusedError
 from takt.gateway.config import GatewayConfig, WorkerAddress
+from takt.gateway.connection import GatewayConnection, GatewaySession
 from takt.gateway.gateway import Gateway
 from takt.gateway.request import Answer
 from takt.link.asyncio_watch import AsyncioWatch
@@ -33,7 +34,18 @@ from takt.schema.observation import Observation
 from takt.schema.plain import to_plain
 from takt.schema.serving import ServedModel
 
-__all__ = ["ECHO", "Bench", "FakeWorker", "code_of", "observe", "run", "settled"]
+__all__ = [
+    "ECHO",
+    "SPEC",
+    "Bench",
+    "FakeWorker",
+    "code_of",
+    "connection_of",
+    "observe",
+    "run",
+    "session_of",
+    "settled",
+]
 
 ECHO = ServedModel(name="echo", policy="echo")
 SPEC = open_policy("echo").spec
@@ -154,14 +166,31 @@ class Bench:
         await settled()
         return gateway
 
-    def close(self, gateway: Gateway) -> None:
-        gateway.close()
-        for worker in self.workers.values():
-            worker.die()
+    def run(self, main: Callable[[Gateway], Awaitable[None]], **config: object) -> None:
+        """Run ``main`` on a gateway of this configuration, and close everything behind it."""
+
+        async def with_gateway() -> None:
+            gateway = await self.start(**config)
+            try:
+                await main(gateway)
+            finally:
+                gateway.close()
+                for worker in self.workers.values():
+                    worker.die()
+
+        run(with_gateway)
 
     @property
     def said(self) -> list[str]:
         return [event for event, _ in self.events]
+
+
+def connection_of(gateway: Gateway) -> GatewayConnection:
+    return gateway.connect(lambda _: None)
+
+
+def session_of(gateway: Gateway, robot: str | None = None) -> GatewaySession:
+    return connection_of(gateway).session(robot)
 
 
 def code_of(answer: asyncio.Future[Answer]) -> str:

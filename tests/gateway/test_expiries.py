@@ -5,10 +5,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from tests.gateway.doubles import Bench, code_of, observe, run, settled
-from tests.gateway.test_gateway import session_of
+from tests.gateway.doubles import Bench, code_of, observe, session_of, settled
 
 from takt.gateway.expiries import Expiries
+from takt.gateway.gateway import Gateway
 from takt.units import SECOND, ms
 
 
@@ -117,9 +117,9 @@ def test_nobody_is_given_up_after_the_end() -> None:
 
 
 def test_a_request_at_a_silent_worker_is_answered_and_its_slot_comes_back_with_the_worker() -> None:
-    async def main() -> None:
-        bench = Bench(answers=False)
-        gateway = await bench.start(num_slots=1)
+    bench = Bench(answers=False)
+
+    async def main(gateway: Gateway) -> None:
         answer = session_of(gateway).infer("echo", observe(), arrival=bench.now)
         waiting = session_of(gateway).infer("echo", observe(), arrival=bench.now)
         await settled()
@@ -134,6 +134,5 @@ def test_a_request_at_a_silent_worker_is_answered_and_its_slot_comes_back_with_t
         bench.workers["w0"].release(bench.workers["w0"].cancels[0])
         await settled()
         assert gateway.statistics()["slots_free"] == 1
-        bench.close(gateway)
 
-    run(main)
+    bench.run(main, num_slots=1)

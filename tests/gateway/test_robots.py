@@ -3,10 +3,13 @@
 from itertools import accumulate
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.doubles import Bench, observe, run
+from tests.gateway.doubles import Bench, observe
 
+from takt.errors import RefusedError
+from takt.gateway.gateway import Gateway
 from takt.gateway.robots import RobotsSeen
 from takt.units import MILLISECOND, SECOND
 
@@ -67,9 +70,7 @@ def test_whoever_counts_has_a_request_that_counts(gaps: list[int], reports: list
 
 
 def test_a_gateway_counts_robots_that_ask_and_forgets_those_that_leave() -> None:
-    async def main() -> None:
-        bench = Bench()
-        gateway = await bench.start()
+    async def main(gateway: Gateway) -> None:
         connection = gateway.connect(lambda _: None)
         for robot in ("a", "b", "a"):
             await connection.session(robot).infer("echo", observe(), arrival=0)
@@ -80,6 +81,19 @@ def test_a_gateway_counts_robots_that_ask_and_forgets_those_that_leave() -> None
 
         assert counted == {"echo": {"robots": 2, "requests": 3}}
         assert gateway.robots(10 * SECOND)["models"] == {}
-        bench.close(gateway)
 
-    run(main)
+    Bench().run(main)
+
+
+def test_a_robot_that_has_left_and_asks_again_does_not_count() -> None:
+    async def main(gateway: Gateway) -> None:
+        connection = gateway.connect(lambda _: None)
+        left = connection.session("a")
+        connection.close()
+
+        with pytest.raises(RefusedError, match="session 'a' is closed"):
+            left.infer("echo", observe(), arrival=0)
+
+        assert gateway.robots(10 * SECOND)["models"] == {}
+
+    Bench().run(main)

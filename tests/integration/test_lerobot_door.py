@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,20 @@ def refused(caught: pytest.ExceptionInfo[grpc.RpcError]) -> tuple[grpc.StatusCod
 def code_of(error: grpc.RpcError) -> grpc.StatusCode:
     assert isinstance(error, grpc.Call)
     return error.code()
+
+
+def outcome_of(call: Callable[[], object]) -> object:
+    """What a call answers, or the code it is refused with."""
+    try:
+        return call()
+    except grpc.RpcError as error:
+        return code_of(error)
+
+
+def polled_twice(client: LerobotClient) -> list[object]:
+    """The outcomes of two polls at once."""
+    with ThreadPoolExecutor(2) as pool:
+        return [*pool.map(outcome_of, [client.chunk] * 2)]
 
 
 def test_a_chunk_is_the_echo_of_its_observation(client: LerobotClient) -> None:
@@ -203,24 +218,15 @@ def test_an_observation_that_began_before_a_handshake_is_not_the_new_robots(
         assert go_on.wait(TIMEOUT_S)
         yield from pieces[1:]
 
-    outcomes: list[object] = []
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(outcome_of, lambda: client.send(slowly(), timeout=TIMEOUT_S))
+        assert half_sent.wait(TIMEOUT_S)
+        # The piece is ahead of the handshake on the connection; an answer shows it was taken.
+        client.ready(b"", timeout=TIMEOUT_S)
+        client.shake_hands()
+        go_on.set()
 
-    def send() -> None:
-        try:
-            outcomes.append(client.send(slowly(), timeout=TIMEOUT_S))
-        except grpc.RpcError as error:
-            outcomes.append(code_of(error))
-
-    sending = threading.Thread(target=send)
-    sending.start()
-    assert half_sent.wait(TIMEOUT_S)
-    # The piece is ahead of the handshake on the connection; an answer shows that it was taken.
-    client.ready(b"", timeout=TIMEOUT_S)
-    client.shake_hands()
-    go_on.set()
-    sending.join(TIMEOUT_S)
-
-    assert outcomes == [CODE.ABORTED]
+    assert sending.result() == CODE.ABORTED
     client.observe(0, 3.0, must_go=True)
     assert client.origin() == 3.0
 
@@ -233,21 +239,8 @@ def test_a_client_between_two_polls_gets_no_chunk_of_the_next_on_its_connection(
     assert client.origin() == 1.0
     client.shake_hands()  # another client, which sends and polls
     client.observe(0, 2.0, must_go=True)
-    outcomes: list[object] = []
 
-    def poll() -> None:
-        try:
-            outcomes.append(client.chunk())
-        except grpc.RpcError as error:
-            outcomes.append(code_of(error))
-
-    threads = [threading.Thread(target=poll) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT_S)
-
-    assert outcomes == [CODE.FAILED_PRECONDITION] * 2
+    assert polled_twice(client) == [CODE.FAILED_PRECONDITION] * 2
 
 
 def test_ready_alone_is_no_handshake(client: LerobotClient) -> None:
@@ -275,21 +268,8 @@ def test_two_clients_on_one_connection_are_told_apart_by_nobody_and_refused(
     client: LerobotClient,
 ) -> None:
     client.shake_hands()
-    outcomes: list[object] = []
 
-    def poll() -> None:
-        try:
-            outcomes.append(client.chunk())
-        except grpc.RpcError as error:
-            outcomes.append(code_of(error))
-
-    threads = [threading.Thread(target=poll) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT_S)
-
-    assert CODE.FAILED_PRECONDITION in outcomes
+    assert CODE.FAILED_PRECONDITION in polled_twice(client)
     with pytest.raises(grpc.RpcError, match="two robot clients share this connection"):
         client.observe(0)
 
@@ -420,77 +400,3 @@ def test_many_idle_polls_keep_nobody_waiting(server: LerobotServer) -> None:
         thread.join(TIMEOUT_S)
     for one in idle:
         one.channel.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "joints", "sentence"),
-    [
-        ("gone", 1, "model 'gone' is no longer served"),
-        ("echo", 3000, "model 'echo' has changed: shape of observation.state"),
-    ],
-)
-def test_a_robot_goes_on_only_with_a_model_that_it_still_fits(
-    tmp_path: Path, model: str, joints: int, sentence: str
-) -> None:
-    record = {
-        "address": "127.0.0.1",
-        "model": model,
-        "features": {"state_dim": joints},
-        "actions_per_chunk": 5,
-        "spelling": Spelling.ASYNC_INFERENCE.value,
-    }
-    (tmp_path / "lerobot-sessions.json").write_text(json.dumps({"a": record}))
-    server = LerobotServer(state_dir=str(tmp_path))
-    try:
-        with LerobotClient(server.port) as client, pytest.raises(grpc.RpcError, match=sentence):
-            client.observe(1, joints=0, more={"observation.state": np.zeros(joints, np.float32)})
-    finally:
-        server.close()
-
-
-@pytest.mark.slow
-def test_a_robot_goes_on_after_a_restart_with_what_was_kept(tmp_path: Path) -> None:
-    server = LerobotServer(
-        latencies_ms={"echo": 0.0, "other": 0.0}, state_dir=str(tmp_path / "state")
-    )
-    try:
-        with LerobotClient(server.port) as client:
-            client.shake_hands("other", joints=4, actions=6)
-            client.observe(30, 1.0, joints=4, must_go=True)
-            assert client.origin() == 1.0
-            server.stop()
-        server.start()
-
-        with LerobotClient(server.port) as client:
-            assert client.chunk() is None
-            client.observe(30, 2.0, joints=4)
-            chunk = client.chunk()
-            assert chunk is not None
-            assert chunk.actions.shape == (6, 4)
-            assert chunk.actions[0, 0] == 2.0
-        with LerobotClient(server.port) as stranger:
-            with pytest.raises(grpc.RpcError) as caught:
-                stranger.observe(0, joints=2)
-            assert refused(caught)[0] is CODE.FAILED_PRECONDITION
-            with pytest.raises(grpc.RpcError, match="restart the robot client"):
-                stranger.chunk()
-        assert server.stop()["lerobot.resumed"] == 1
-    finally:
-        server.close()
-
-
-def test_a_killed_gateway_is_started_again_on_its_port_and_its_only_model_serves() -> None:
-    server = LerobotServer()
-    try:
-        server.kill()
-        server.start()
-        with LerobotClient(server.port) as client:
-            client.observe(12, 5.0)
-            chunk = client.chunk()
-    finally:
-        server.close()
-
-    assert chunk is not None
-    assert chunk.actions.shape == (50, 3)
-    assert chunk.timesteps[0] == 12

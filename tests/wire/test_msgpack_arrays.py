@@ -166,7 +166,7 @@ def test_a_map_that_only_resembles_an_array_stays_a_map(values: Mapping[str, obj
         (openpi(dtype="<f16"), "a dtype of ", "'<f16'"),
         (openpi(dtype="<U0"), "a dtype of ", "'<U0'"),
         (openpi(dtype="f4,f4"), "a dtype of ", "'f4,f4'"),
-        (openpi(dtype="x" * 99), "a dtype of ", "'" + "x" * 39 + "..."),
+        (openpi(dtype="x" * 99), "a dtype of ", "'" + "x" * 59 + "..."),
         (openpi(dtype=[["a", "<f4"]]), "a dtype of ", "list"),
         (openpi(dtype=None), "a dtype of ", "nothing"),
         (openpi(dtype="|b1", data=b"\x00\x01\x02" * 2), "bytes 0 and 1 in", "other bytes"),

@@ -122,23 +122,9 @@ class SessionRecords:
         """Replace the file; may be called on another thread."""
         if self._path is None:
             return
-        beside = self._path.with_suffix(".new")
         # The last save of a server that is stopped may meet one that is still on its way.
         with self._writing:
-            self._replace(self._path, beside, content)
-
-    @staticmethod
-    def _replace(path: Path, beside: Path, content: bytes) -> None:
-        try:
-            with beside.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except OSError as error:
-            log.warning("sessions not saved: reason=%s", error.strerror)
-            with contextlib.suppress(OSError):
-                beside.unlink()
+            _replace(self._path, content)
 
     def _drop(self, key: str) -> None:
         self._ended.pop(key, None)
@@ -158,6 +144,20 @@ def check_size(record: SessionRecord) -> None:
             f"lerobot_features: expected names of at most {_MAX_RECORD_BYTES} bytes together,"
             f" got {size}"
         )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    beside = path.with_suffix(".new")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        log.warning("sessions not saved: reason=%s", error.strerror)
+        with contextlib.suppress(OSError):
+            beside.unlink()
 
 
 def _prepared(directory: Path) -> Path:
@@ -180,6 +180,17 @@ def _read(path: Path) -> dict[str, SessionRecord]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: holds no sessions ({error}); move it away") from None
     for key, record in records.items():
-        if record.actions_per_chunk < 1 or record.spelling not in _SPELLINGS:
-            raise ConfigError(f"{path}: holds no sessions (see {key!a}); move it away")
+        fault = _fault(record)
+        if fault is not None:
+            raise ConfigError(f"{path}: holds no sessions ({key!a}: {fault}); move it away")
     return records
+
+
+def _fault(record: SessionRecord) -> str | None:
+    """Why no handshake begins such a session; None if one might."""
+    if record.actions_per_chunk < 1:
+        return f"expected actions_per_chunk of 1 or more, got {record.actions_per_chunk}"
+    if record.spelling not in _SPELLINGS:
+        known = " or ".join(sorted(_SPELLINGS))
+        return f"expected spelling {known}, got {record.spelling!a}"
+    return None

@@ -278,7 +278,8 @@ class Gateway:
     ) -> asyncio.Future[Answer]:
         """Take a request in; see :meth:`takt.gateway.connection.GatewaySession.infer`."""
         model = self._model(wanted.model)
-        self._robots.note(session.number, model.name, wanted.arrival)
+        if not session.is_closed:  # one that has closed was forgotten for good
+            self._robots.note(session.number, model.name, wanted.arrival)
         self._check_serving(model)
         timing = resolve_timing(
             wanted.arrival,
@@ -287,8 +288,7 @@ class Gateway:
             allowance=session.allowance.value,
             inferred_due=wanted.inferred_due,
         )
-        # Otherwise a thread reads it after this call.
-        is_read_now = model.is_light and not observation.encoded
+        is_read_now = model.is_read_at_once(observation)
         request = GatewayRequest(
             session=session,
             model=model,

@@ -13,6 +13,7 @@ from takt.link.layout import SlotLayout
 from takt.link.messages import ModelOffer
 from takt.policies.catalog import open_policy
 from takt.policies.interface import Preprocessor
+from takt.schema.observation import Observation
 from takt.schema.plain import to_plain
 from takt.schema.serving import ServedModel
 from takt.schema.spec import PolicySpec
@@ -66,6 +67,10 @@ class GatewayModel:
     """Promised time from the robot sending an observation to the answer being at the robot."""
     is_light: bool
     """Whether a row is written faster than another thread wakes up: no images to prepare."""
+
+    def is_read_at_once(self, observation: Observation) -> bool:
+        """Whether its row is written without a thread, so that whoever lent it has it back."""
+        return self.is_light and not observation.encoded
 
 
 def open_models(served: Iterable[ServedModel]) -> dict[str, GatewayModel]:

@@ -60,8 +60,8 @@ class RowWriter:
     def write(self, request: GatewayRequest) -> None:
         """Write the row of a request that has a slot; ``on_written`` follows, perhaps at once."""
         view = self._view(request)
-        observation = request.observation
-        if request.model.is_light and (observation is None or not observation.encoded):
+        assert request.observation is not None
+        if request.model.is_read_at_once(request.observation):
             self._on_written(request, _row(request, view, self._seed))
         else:
             self._turns.add(request.session.number, _cost(request), (request, view))

@@ -20,11 +20,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from takt.schema.check import RGB
 from takt.schema.spec import CameraSpec
 
-__all__ = ["INTERPOLATION", "RGB", "as_rgb8", "resize_check", "resized", "write_image"]
+__all__ = ["INTERPOLATION", "as_rgb8", "resize_check", "resized", "write_image"]
 
-RGB = 3
 INTERPOLATION = {"linear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA}
 
 _CHECKED = (

@@ -82,7 +82,8 @@ class Session(Generic[T]):
         self._next_sequence = 0
         self._waiting: deque[Pending[T]] = deque()
         self._in_flight: dict[int, Pending[T]] = {}
-        self._is_closed = False
+        self.is_closed = False
+        """Whether it has ended: every observation is refused from here on."""
 
     @property
     def num_in_flight(self) -> int:
@@ -111,7 +112,7 @@ class Session(Generic[T]):
             RefusedError: Superseding is off and every waiting place is taken (``busy``), or the
                 session is closed (``cancelled``).
         """
-        if self._is_closed:
+        if self.is_closed:
             raise RefusedError(f"session {self.name!r} is closed", code="cancelled")
         superseded = None
         if self._rules.supersede and self._waiting:
@@ -146,7 +147,7 @@ class Session(Generic[T]):
             InvariantError: The observation is not in flight: it would be answered twice.
         """
         settled = self._in_flight.pop(sequence, None)
-        if settled is None and not self._is_closed:
+        if settled is None and not self.is_closed:
             raise InvariantError(f"session {self.name!r}: {sequence} is not in flight")
         return settled
 
@@ -156,7 +157,7 @@ class Session(Generic[T]):
         Returns:
             Every observation without an answer, oldest first; those in flight must be cancelled.
         """
-        self._is_closed = True
+        self.is_closed = True
         unanswered = [*self._in_flight.values(), *self._waiting]
         self._in_flight.clear()
         self._waiting.clear()

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from takt.errors import ObservationError, UsageError
+from takt.errors import UsageError
 from takt.schema.encoded_image import EncodedImage, ImageEncoding
+from takt.wire.faults import refused
 from takt.wire.image_headers import check_jpeg, checked_png
-from takt.wire.limits import UnplacedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,7 @@ def decode_image(image: EncodedImage) -> NDArray[np.uint8]:
     """
     if find_spec(PACKAGES[image.encoding]) is None:
         here = ", ".join(available_encodings()) or "arrays"
-        raise _refused(f"{here}, which is what this server decodes", image.encoding)
+        raise refused(f"{here}, which is what this server decodes", image.encoding)
     height, width, _ = image.shape
     data = memoryview(image.data).cast("B")
     if image.encoding == "jpeg":
@@ -93,7 +93,7 @@ def decode_image(image: EncodedImage) -> NDArray[np.uint8]:
     else:
         pixels = _png_pixels(checked_png(data, height, width))
     if pixels.shape != image.shape:
-        raise _refused(f"an image of shape {image.shape} as announced", f"one of {pixels.shape}")
+        raise refused(f"an image of shape {image.shape} as announced", f"one of {pixels.shape}")
     return pixels
 
 
@@ -104,7 +104,7 @@ def _jpeg_pixels(data: memoryview) -> NDArray[np.uint8]:
         # Strict: a damaged file is refused instead of made up with grey.
         decoded: Any = simplejpeg.decode_jpeg(data, colorspace="RGB", strict=True)
     except ValueError as error:
-        raise _refused("a JPEG file that decodes", f"one that is damaged ({error})") from None
+        raise refused("a JPEG file that decodes", f"one that is damaged ({error})") from None
     return cast("NDArray[np.uint8]", decoded)
 
 
@@ -116,9 +116,5 @@ def _png_pixels(file: bytes) -> NDArray[np.uint8]:
     except cv2.error:
         decoded = None
     if decoded is None:
-        raise _refused("a PNG file that decodes", "one that is damaged")
+        raise refused("a PNG file that decodes", "one that is damaged")
     return cast("NDArray[np.uint8]", cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB))
-
-
-def _refused(expected: str, received: str) -> UnplacedError:
-    return UnplacedError(ObservationError, expected=expected, received=received)

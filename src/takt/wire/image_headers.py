@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from takt.errors import ObservationError
-from takt.wire.limits import UnplacedError
+from takt.schema.check import RGB
+from takt.wire.faults import refused
 
 __all__ = ["check_jpeg", "checked_png"]
 
@@ -38,7 +38,6 @@ _PIECE = 1 << 18
 _MAX_SEGMENTS = 64
 _SEGMENT = Struct(">BBH")
 _FRAME = Struct(">BHHB")
-_RGB = 3
 _BITS = 8
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -63,16 +62,16 @@ def check_jpeg(data: memoryview, height: int, width: int) -> None:
         UnplacedError: It is no baseline JPEG of this size with three colours, all in one scan.
     """
     if bytes(data[:2]) != _START:
-        raise _refused("a JPEG file", f"bytes that begin with {bytes(data[:4]).hex() or 'nothing'}")
+        raise refused("a JPEG file", f"bytes that begin with {bytes(data[:4]).hex() or 'nothing'}")
     has_frame = False
     for marker, body in _segments(data):
         if marker in _FRAMES and marker not in _NO_FRAME:
             if has_frame:
-                raise _refused("one image in a JPEG file", "a second one")
+                raise refused("one image in a JPEG file", "a second one")
             _check_frame(marker, body, height, width)
             has_frame = True
-        elif marker == _SCAN and (not has_frame or bytes(body[:1]) != bytes((_RGB,))):
-            raise _refused("a JPEG whose colours are in one scan", "another kind of JPEG")
+        elif marker == _SCAN and (not has_frame or bytes(body[:1]) != bytes((RGB,))):
+            raise refused("a JPEG whose colours are in one scan", "another kind of JPEG")
 
 
 def _segments(data: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -80,30 +79,30 @@ def _segments(data: memoryview) -> Iterator[tuple[int, memoryview]]:
     place = len(_START)
     for _ in range(_MAX_SEGMENTS):
         if place + _SEGMENT.size > len(data):
-            raise _refused("a whole JPEG file", "one that ends in its header")
+            raise refused("a whole JPEG file", "one that ends in its header")
         begin, marker, length = _SEGMENT.unpack_from(data, place)
         if begin != _MARKER or marker in _ALONE:
-            raise _refused("a JPEG file", f"bytes {begin:02x}{marker:02x} where a segment begins")
+            raise refused("a JPEG file", f"bytes {begin:02x}{marker:02x} where a segment begins")
         start, place = place + _SEGMENT.size, place + 2 + length
         if not start <= place <= len(data):
-            raise _refused("a whole JPEG file", "one that ends in its header")
+            raise refused("a whole JPEG file", "one that ends in its header")
         yield marker, data[start:place]
         if marker == _SCAN:
             _check_scan(data[place:])
             return
-    raise _refused(f"at most {_MAX_SEGMENTS} segments before the pixels of a JPEG", "more")
+    raise refused(f"at most {_MAX_SEGMENTS} segments before the pixels of a JPEG", "more")
 
 
 def _check_frame(marker: int, body: memoryview, height: int, width: int) -> None:
     if marker not in _SEQUENTIAL:
-        raise _refused("a baseline JPEG", "a progressive, lossless or arithmetic one")
+        raise refused("a baseline JPEG", "a progressive, lossless or arithmetic one")
     if len(body) < _FRAME.size:
-        raise _refused("a whole JPEG file", "one that ends in its header")
+        raise refused("a whole JPEG file", "one that ends in its header")
     bits, rows, columns, colours = _FRAME.unpack_from(body)
     _check_size("jpeg", (rows, columns), (height, width))
-    if (bits, colours) != (_BITS, _RGB):
+    if (bits, colours) != (_BITS, RGB):
         received = f"{colours} of {bits} bits"
-        raise _refused("a JPEG of 3 colours of 8 bits", received)
+        raise refused("a JPEG of 3 colours of 8 bits", received)
 
 
 def _check_scan(pixels: memoryview) -> None:
@@ -112,9 +111,9 @@ def _check_scan(pixels: memoryview) -> None:
     searches = (_IN_SCAN.search(pixels, start, start + _PIECE + 1) for start in starts)
     found = next(filter(None, searches), None)
     if found is None:
-        raise _refused("a whole JPEG file", "one without its end")
+        raise refused("a whole JPEG file", "one without its end")
     if found[1] != _END:
-        raise _refused("a JPEG file of one scan", f"marker ff{found[1].hex()} within its pixels")
+        raise refused("a JPEG file of one scan", f"marker ff{found[1].hex()} within its pixels")
 
 
 def checked_png(data: memoryview, height: int, width: int) -> bytes:
@@ -133,7 +132,7 @@ def checked_png(data: memoryview, height: int, width: int) -> bytes:
             so many rows.
     """
     if bytes(data[: len(_SIGNATURE)]) != _SIGNATURE:
-        raise _refused("a PNG file", f"bytes that begin with {bytes(data[:4]).hex() or 'nothing'}")
+        raise refused("a PNG file", f"bytes that begin with {bytes(data[:4]).hex() or 'nothing'}")
     header: bytes | None = None
     pixels: list[_Chunk] = []
     for chunk in _chunks(data):
@@ -143,7 +142,7 @@ def checked_png(data: memoryview, height: int, width: int) -> bytes:
         elif chunk.kind == b"IDAT":
             pixels.append(chunk)
         elif not chunk.kind[0] & _LOWERCASE and chunk.kind not in {b"PLTE", b"IEND"}:
-            raise _refused("a PNG of pixels", f"one with a chunk {chunk.kind!a}")
+            raise refused("a PNG of pixels", f"one with a chunk {chunk.kind!a}")
     _check_rows((chunk.body for chunk in pixels), height, width)
     end = _CHUNK.pack(0, b"IEND") + _CRC.pack(zlib.crc32(b"IEND"))
     return b"".join((_SIGNATURE, header or b"", *(chunk.whole for chunk in pixels), end))
@@ -162,34 +161,34 @@ def _chunks(data: memoryview) -> Iterator[_Chunk]:
     place = len(_SIGNATURE)
     for _ in range(_MAX_CHUNKS):
         if place + _CHUNK.size > len(data):
-            raise _refused("a whole PNG file", "one without its end")
+            raise refused("a whole PNG file", "one without its end")
         length, kind = _CHUNK.unpack_from(data, place)
         start, stop = place + _CHUNK.size, place + _CHUNK.size + length
         if stop + _CRC.size > len(data):
-            raise _refused("a whole PNG file", "one without its end")
+            raise refused("a whole PNG file", "one without its end")
         if zlib.crc32(data[place + 4 : stop]) != _CRC.unpack_from(data, stop)[0]:
-            raise _refused("a PNG whose checksums are right", f"a wrong one of {kind!a}")
+            raise refused("a PNG whose checksums are right", f"a wrong one of {kind!a}")
         chunk = _Chunk(kind, data[start:stop], data[place : stop + _CRC.size])
         yield chunk
         if kind == b"IEND":
             return
         place = stop + _CRC.size
-    raise _refused(f"at most {_MAX_CHUNKS} chunks in a PNG", "more")
+    raise refused(f"at most {_MAX_CHUNKS} chunks in a PNG", "more")
 
 
 def _check_header(chunk: _Chunk, height: int, width: int) -> None:
     if chunk.kind != b"IHDR" or len(chunk.body) != _HEADER.size:
-        raise _refused("a PNG that begins with its header", f"one that begins {chunk.kind!a}")
+        raise refused("a PNG that begins with its header", f"one that begins {chunk.kind!a}")
     columns, rows, bits, colour, *ways = _HEADER.unpack(chunk.body)
     _check_size("png", (rows, columns), (height, width))
     if (bits, colour) != (_BITS, _TRUECOLOUR) or any(ways):
         received = f"{bits} bits, colour type {colour}, compression, filter, interlace {ways}"
-        raise _refused("a PNG of 8-bit RGB without interlacing", received)
+        raise refused("a PNG of 8-bit RGB without interlacing", received)
 
 
 def _check_rows(parts: Iterable[memoryview], height: int, width: int) -> None:
     """Refuse pixels that do not inflate to exactly the rows of the image; none of them is kept."""
-    row = 1 + _RGB * width
+    row = 1 + RGB * width
     expected, place = height * row, 0
     inflater = zlib.decompressobj()
     try:
@@ -202,10 +201,10 @@ def _check_rows(parts: Iterable[memoryview], height: int, width: int) -> None:
                 _check_filters(rows[-place % row : expected - place : row])
                 place += len(rows)
     except zlib.error:
-        raise _refused("a PNG whose pixels inflate", "one that is damaged") from None
+        raise refused("a PNG whose pixels inflate", "one that is damaged") from None
     if place != expected or not inflater.eof:
         received = f"{place} bytes" if inflater.eof else "more, or less than all of it"
-        raise _refused(f"a PNG that inflates to {expected} bytes", received)
+        raise refused(f"a PNG that inflates to {expected} bytes", received)
 
 
 def _pieces(parts: Iterable[memoryview]) -> Iterator[bytes | memoryview]:
@@ -216,15 +215,11 @@ def _pieces(parts: Iterable[memoryview]) -> Iterator[bytes | memoryview]:
 
 def _check_filters(filters: bytes) -> None:
     if filters and max(filters) > _MAX_FILTER:
-        raise _refused("a PNG with filters 0 to 4", f"filter {max(filters)}")
+        raise refused("a PNG with filters 0 to 4", f"filter {max(filters)}")
 
 
 def _check_size(kind: str, found: tuple[int, int], announced: tuple[int, int]) -> None:
     if found != announced:
         height, width = announced
         received = f"one of ({found[0]}, {found[1]}, 3)"
-        raise _refused(f"a {kind} of shape ({height}, {width}, 3) as announced", received)
-
-
-def _refused(expected: str, received: str) -> UnplacedError:
-    return UnplacedError(ObservationError, expected=expected, received=received)
+        raise refused(f"a {kind} of shape ({height}, {width}, 3) as announced", received)

@@ -22,10 +22,10 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from takt.errors import ObservationError, UsageError
+from takt.errors import UsageError
+from takt.wire.faults import refused
 from takt.wire.lerobot_pickle import Global, LongText, PickleReader, Record, View, shown
 from takt.wire.lerobot_writing import integer_bytes
-from takt.wire.limits import UnplacedError
 
 __all__ = ["ALLOWED", "AnyArray", "ArrayReader", "array_record", "tensor_record", "tensor_storage"]
 
@@ -87,16 +87,16 @@ class ArrayReader:
         """
         read = _READERS.get(record.function)
         if read is None:
-            raise _refused("a number, text or an array", f"{record.function.name}")
+            raise refused("a number, text or an array", f"{record.function.name}")
         return read(self, record)
 
     def read_reconstructed(self, record: Record) -> AnyArray:
         """``_reconstruct(ndarray, (0,), b"b")`` and its state: numpy arrays up to protocol 4."""
         if record.arguments[:1] != (_NDARRAY,):
-            raise _refused("a plain array", "a subclass of one")
+            raise refused("a plain array", "a subclass of one")
         *_, shape, dtype, is_fortran, data = _fields(record.state, (4, 5), "the state of an array")
         if not isinstance(is_fortran, int):
-            raise _refused("whether an array is in Fortran order", shown(is_fortran))
+            raise refused("whether an array is in Fortran order", shown(is_fortran))
         return self._build(shape, _dtype(dtype), data, "F" if is_fortran else "C")
 
     def read_frombuffer(self, record: Record) -> AnyArray:
@@ -105,7 +105,7 @@ class ArrayReader:
         if order == "K" and axes:
             return _transposed(self._build(shape, _dtype(dtype), data, "C"), axes[0])
         if not isinstance(order, str) or order not in {"C", "F"}:
-            raise _refused("order C or F of an array", shown(order))
+            raise refused("order C or F of an array", shown(order))
         return self._build(shape, _dtype(dtype), data, order)
 
     def read_scalar(self, record: Record) -> AnyArray:
@@ -121,7 +121,7 @@ class ArrayReader:
         reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=False))
         is_inside = type(offset) is int and offset >= 0 and offset + reach < flat.size
         if len(shape) != len(strides) or (not is_inside and 0 not in shape):
-            raise _refused(
+            raise refused(
                 f"a tensor inside its storage of {flat.size} elements",
                 f"shape {shape}, strides {strides}, offset {shown(offset)}",
             )
@@ -136,7 +136,7 @@ class ArrayReader:
     def _storage(self, record: object) -> AnyArray:
         """The elements of a storage, read once however many tensors share it."""
         if not isinstance(record, Record) or record.function != _STORAGE:
-            raise _refused("a tensor's storage", "something else")
+            raise refused("a tensor's storage", "something else")
         if record.meaning is None:
             (blob,) = _fields(record.arguments, (1,), "arguments")
             record.meaning = self._saved(self._bytes(blob))
@@ -153,14 +153,14 @@ class ArrayReader:
             parts.append(part)
         magic, version, system, storage, keys = parts
         if (magic, version) != (_MAGIC, _VERSION):
-            raise _refused(f"a tensor saved in torch's version {_VERSION}", "another form")
+            raise refused(f"a tensor saved in torch's version {_VERSION}", "another form")
         if not isinstance(system, dict) or cast("Any", system).get("little_endian") is not True:
-            raise _refused("a tensor saved in little-endian order", "another order")
+            raise refused("a tensor saved in little-endian order", "another order")
         dtype, key = _storage_id(storage)
         if keys != [key]:
-            raise _refused("one storage in a tensor", "another number")
+            raise refused("one storage in a tensor", "another number")
         if len(blob) - position < _COUNT.size:
-            raise _refused("the elements of a tensor", "the end of its bytes")
+            raise refused("the elements of a tensor", "the end of its bytes")
         (count,) = _COUNT.unpack_from(blob, position)
         return self._build((count,), dtype, blob[position + _COUNT.size :], "C")
 
@@ -170,11 +170,11 @@ class ArrayReader:
         needed = math.prod(dimensions) * dtype.itemsize
         if len(view) != needed:
             expected = f"{needed} bytes for shape {dimensions} of {dtype}"
-            raise _refused(expected, f"{len(view)}")
+            raise refused(expected, f"{len(view)}")
         self._charge(dimensions, dtype)
         array: AnyArray = np.ndarray(dimensions, dtype, buffer=view, order=cast("Any", order))
         if dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-            raise _refused("bytes 0 and 1 in an array of bool", "other bytes")
+            raise refused("bytes 0 and 1 in an array of bool", "other bytes")
         return _aligned(array)
 
     def _shape(self, dimensions: object) -> tuple[int, ...]:
@@ -190,11 +190,11 @@ class ArrayReader:
         limits = self._account.limits
         numbers = _plain_tuple(value)
         if numbers is None:
-            raise _refused(f"a tuple of {what}", shown(value))
+            raise refused(f"a tuple of {what}", shown(value))
         self._account.check(len(numbers), limits.max_rank, what)
         for number in numbers:
             if type(number) is not int or number < 0:
-                raise _refused(f"{what} of 0 or more", shown(number))
+                raise refused(f"{what} of 0 or more", shown(number))
             self._account.check(number, limits.max_elements, f"as one of the {what}")
         return numbers
 
@@ -210,21 +210,21 @@ class ArrayReader:
         if isinstance(data, Record) and data.function == _NO_BYTES and not data.arguments:
             return memoryview(b"")
         if isinstance(data, list):
-            raise _refused("an array of numbers", "an array of objects")
-        raise _refused("bytes of an array", shown(data))
+            raise refused("an array of numbers", "an array of objects")
+        raise refused("bytes of an array", shown(data))
 
     def _encoded(self, record: Record) -> View:
         """``_codecs.encode(text, "latin1")``: how protocol 2 spells bytes."""
         text, codec = _fields(record.arguments, (2,), "arguments")
         if codec != "latin1" or not isinstance(text, (str, LongText)):
-            raise _refused("bytes spelled as latin1", shown(codec))
+            raise refused("bytes spelled as latin1", shown(codec))
         # Charged before it is decoded: text takes up to four bytes a character for a moment.
         self._account.charge_bytes(len(text) if isinstance(text, str) else len(text.utf8))
         try:
             decoded = text if isinstance(text, str) else str(text.utf8, "utf-8")
             return memoryview(decoded.encode("latin-1"))
         except UnicodeError:
-            raise _refused("bytes spelled as latin1", "other characters") from None
+            raise refused("bytes spelled as latin1", "other characters") from None
 
 
 _READERS: Mapping[Global, Callable[[ArrayReader, Record], AnyArray]] = {
@@ -321,33 +321,33 @@ _SAVED_TAIL = b"".join((b"Ntq\x04Q.\x80\x02]q\x00", _KEY, b"q\x01a."))
 def _storage_id(record: object) -> tuple[np.dtype[Any], str]:
     """The dtype and the key of ``("storage", class, key, device, elements, None)``."""
     if not isinstance(record, Record) or record.function != _PERSISTENT:
-        raise _refused("a tensor's storage", "something else")
+        raise refused("a tensor's storage", "something else")
     _, named, key, device, *_ = _fields(record.arguments[0], (_STORAGE_PARTS,), "a storage")
     dtype = _STORAGE_DTYPES.get(named) if isinstance(named, Global) else None
     if dtype is None:
-        raise _refused("a storage of numbers", shown(named))
+        raise refused("a storage of numbers", shown(named))
     if not isinstance(key, str):
-        raise _refused("a storage's key", shown(key))
+        raise refused("a storage's key", shown(key))
     if device != "cpu":
-        raise _refused("a tensor on the CPU", f"a tensor on {shown(device)}")
+        raise refused("a tensor on the CPU", f"a tensor on {shown(device)}")
     return dtype, key
 
 
 def _dtype(value: object) -> np.dtype[Any]:
     """The dtype of ``dtype("f4", False, True)`` and its state."""
     if not isinstance(value, Record) or value.function != _DTYPE:
-        raise _refused(_EXPECTED_DTYPE, shown(value))
+        raise refused(_EXPECTED_DTYPE, shown(value))
     code = value.arguments[0] if value.arguments else None
     dtype = _DTYPES.get(code) if isinstance(code, str) else None
     if dtype is None:
-        raise _refused(_EXPECTED_DTYPE, shown(code))
+        raise refused(_EXPECTED_DTYPE, shown(code))
     if value.state is None:
         return dtype
     _, order, *structure = _fields(value.state, (8,), "the state of a dtype")
     if any(part is not None for part in structure[:3]):
-        raise _refused(_EXPECTED_DTYPE, "a structure")
+        raise refused(_EXPECTED_DTYPE, "a structure")
     if not isinstance(order, str) or order not in _BYTE_ORDERS:
-        raise _refused("a byte order", shown(order))
+        raise refused("a byte order", shown(order))
     return dtype.newbyteorder(cast("Any", order))
 
 
@@ -356,7 +356,7 @@ def _transposed(array: AnyArray, axes: object) -> AnyArray:
     numbers = _plain_tuple(axes) or ()
     is_order = all(type(number) is int for number in numbers)
     if not is_order or sorted(numbers) != list(range(array.ndim)):
-        raise _refused("an order of all axes", shown(axes))
+        raise refused("an order of all axes", shown(axes))
     return array.transpose(numbers)
 
 
@@ -365,7 +365,7 @@ def _fields(value: object, counts: tuple[int, ...], what: str) -> tuple[Any, ...
     fields = _plain_tuple(value)
     if fields is None or len(fields) not in counts:
         received = "something else" if fields is None else f"{len(fields)}"
-        raise _refused(f"{what} of {counts[-1]} parts", received)
+        raise refused(f"{what} of {counts[-1]} parts", received)
     return fields
 
 
@@ -381,7 +381,3 @@ def _aligned(array: AnyArray) -> AnyArray:
     copied = array.copy(order="K")
     copied.flags.writeable = False
     return copied
-
-
-def _refused(expected: str, received: str) -> UnplacedError:
-    return UnplacedError(ObservationError, expected=expected, received=received)

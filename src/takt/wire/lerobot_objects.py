@@ -15,7 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar, cast
 
-from takt.errors import ObservationError, WireError
+from takt.errors import WireError
+from takt.wire.faults import refused
 from takt.wire.lerobot_arrays import ALLOWED, AnyArray, ArrayReader
 from takt.wire.lerobot_features import FEATURE_NAMES
 from takt.wire.lerobot_pickle import Global, LongText, PickleReader, Record, shown, shown_key
@@ -155,7 +156,7 @@ class LerobotMessage:
                 most = self.account.limits.max_string_bytes
                 self.account.check(len(value.utf8), most, "bytes of text")
             if not isinstance(value, Record):
-                raise _refused("a number, text or an array", shown(value))
+                raise refused("a number, text or an array", shown(value))
             array = self._arrays.read(value)
         except UnplacedError as error:
             raise error.at(place) from None
@@ -225,8 +226,4 @@ def _as_float(value: int) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise _refused("a number that a float holds", "a larger one") from None
-
-
-def _refused(expected: str, received: str) -> UnplacedError:
-    return UnplacedError(ObservationError, expected=expected, received=received)
+        raise refused("a number that a float holds", "a larger one") from None

@@ -23,6 +23,7 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from takt.errors import LimitError, WireError
+from takt.wire import faults
 from takt.wire.limits import Account, UnplacedError
 
 __all__ = ["Global", "LongText", "PickleReader", "Record", "View", "shown", "shown_key"]
@@ -131,12 +132,7 @@ class PickleReader:
 
 def shown(value: object) -> str:
     """A value of a message in a few printable characters, as part of an error."""
-    if isinstance(value, (str, bool, int, float)):
-        text = ascii(value)
-        return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
-    if isinstance(value, Record):
-        return value.function.name
-    return "nothing" if value is None else type(value).__name__
+    return value.function.name if isinstance(value, Record) else faults.shown(value)
 
 
 def shown_key(key: str) -> str:
@@ -152,8 +148,6 @@ _MAX_INTEGER_BYTES = 16
 """Bytes of an integer. PyTorch's magic number has ten; values have eight at most."""
 _MAX_NAME_BYTES = 256
 """Bytes of the name of a module or class."""
-_MAX_SHOWN = 60
-"""Characters of a value that an error repeats."""
 _BYTE, _SHORT, _INT, _UINT, _LONG, _DOUBLE = map(Struct, ("<B", "<H", "<i", "<I", "<Q", ">d"))
 
 

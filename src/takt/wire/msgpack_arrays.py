@@ -26,9 +26,10 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from takt.errors import ObservationError, UsageError
-from takt.wire.limits import Account, UnplacedError
-from takt.wire.msgpack_decoding import View
+from takt.errors import UsageError
+from takt.wire.faults import refused, shown
+from takt.wire.limits import Account
+from takt.wire.msgpack_decoding import View, text_of
 from takt.wire.msgpack_images import IMAGE_KEY, read_image
 
 __all__ = ["AnyArray", "ArrayReader", "Dialect", "spell_array"]
@@ -109,7 +110,7 @@ class ArrayReader:
         elif IMAGE_KEY in values:
             return read_image(values, self._account)
         elif values.get("complex") is True and "data" in values:
-            raise _refused("real numbers", "a complex number")
+            raise refused("real numbers", "a complex number")
         else:
             return values
         self._remember(array, dialect if has_bytes_keys else dialect.with_str_keys)
@@ -124,7 +125,7 @@ class ArrayReader:
     def _array(self, values: Mapping[str, object], dtype_key: str) -> AnyArray:
         dtype = _dtype(values, dtype_key)
         if _kind(values) not in {"", dtype.kind}:
-            raise _refused(f"kind {dtype.kind!r} or none for {dtype.str}", f"{_kind(values)!r}")
+            raise refused(f"kind {dtype.kind!r} or none for {dtype.str}", f"{_kind(values)!r}")
         shape = self._shape(
             cast("list[Any]", _field(values, "shape", list, "a list of dimensions"))
         )
@@ -138,7 +139,7 @@ class ArrayReader:
         extent = 1
         for dimension in dimensions:
             if type(dimension) is not int or dimension < 0:
-                raise _refused("dimensions of 0 or more", f"{_shown(dimension)}")
+                raise refused("dimensions of 0 or more", f"{shown(dimension)}")
             # A zero counts as one: numpy refuses (0, 2**62) too, as its strides would overflow.
             extent *= dimension or 1
         self._account.check(extent, self._account.limits.max_elements, "elements in an array")
@@ -151,7 +152,7 @@ class ArrayReader:
         elements = math.prod(shape)
         needed = elements * dtype.itemsize
         if len(data) != needed:
-            raise _refused(f"{needed} bytes for shape {shape} of {dtype.str}", f"{len(data)}")
+            raise refused(f"{needed} bytes for shape {shape} of {dtype.str}", f"{len(data)}")
         if dtype.kind in "US":
             self._account.check(needed, self._account.limits.max_string_bytes, "bytes of text")
         self._account.charge_array(elements, needed)
@@ -173,7 +174,7 @@ class ArrayReader:
         dtype = _dtype(values, "dtype")
         number = values.get("data")
         if not _fits(number, dtype):
-            raise _refused(f"a number that {dtype.str} holds", _shown(number))
+            raise refused(f"a number that {dtype.str} holds", shown(number))
         self._account.charge_array(1, dtype.itemsize)
         return dtype.type(number)
 
@@ -247,8 +248,6 @@ _DTYPE_NAMES = frozenset(
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
 _DTYPES = "bool, int or uint of 8 to 64 bits, float of 16 to 64 bits, or text (b, i, u, f, U, S)"
-_MAX_SHOWN = 40
-"""Characters of a client's value that an error repeats."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -263,34 +262,27 @@ def _parse_dtype(text: str) -> np.dtype[Any] | None:
 
 
 def _dtype(values: Mapping[str, object], key: str) -> np.dtype[Any]:
-    text = _text(values.get(key))
+    text = text_of(values.get(key))
     dtype = None if text is None else _parse_dtype(text)
     if dtype is None:
-        received = "no dtype" if key not in values else _shown(text if text else values[key])
-        raise _refused(f"a dtype of {_DTYPES}", received)
+        received = "no dtype" if key not in values else shown(text if text else values[key])
+        raise refused(f"a dtype of {_DTYPES}", received)
     return dtype
 
 
 def _kind(values: Mapping[str, object]) -> str:
     """The ``kind`` of msgpack-numpy's spelling; empty when absent."""
-    kind = _text(values.get("kind", ""))
+    kind = text_of(values.get("kind", ""))
     if kind is None:
-        raise _refused("kind as text", _shown(values["kind"]))
+        raise refused("kind as text", shown(values["kind"]))
     return kind
-
-
-def _text(value: object) -> str | None:
-    """Text, however the client's MessagePack spells text; ``None`` when it is something else."""
-    if isinstance(value, memoryview):
-        return bytes(cast("View", value[: _MAX_SHOWN + 1])).decode("latin-1")
-    return value if isinstance(value, str) else None
 
 
 def _field(values: Mapping[str, object], key: str, kind: type[_Found], expected: str) -> _Found:
     value = values.get(key)
     if not isinstance(value, kind):
-        received = _shown(value) if key in values else f"no {key!r}"
-        raise _refused(f"{expected} as {key!r} of an array", received)
+        received = shown(value) if key in values else f"no {key!r}"
+        raise refused(f"{expected} as {key!r} of an array", received)
     return value
 
 
@@ -316,23 +308,11 @@ def _check_contents(array: AnyArray) -> None:
     if not array.size:
         return
     if array.dtype.kind == "b" and array.view(np.uint8).max() > 1:
-        raise _refused("bytes 0 and 1 in an array of bool", "other bytes")
+        raise refused("bytes 0 and 1 in an array of bool", "other bytes")
     if array.dtype.kind == "U":
         width = np.dtype(np.uint32).newbyteorder(array.dtype.byteorder)
         if (
             np.ndarray(array.nbytes // 4, width, buffer=array.data.cast("B")).max()
             > _LAST_CODE_POINT
         ):
-            raise _refused("Unicode in an array of text", "a number that is no character")
-
-
-def _shown(value: object) -> str:
-    """``value`` in a few printable characters, as part of an error."""
-    if not isinstance(value, (str, bool, int, float)):
-        return "nothing" if value is None else type(value).__name__
-    text = ascii(value)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
-
-
-def _refused(expected: str, received: str) -> UnplacedError:
-    return UnplacedError(ObservationError, expected=expected, received=received)
+            raise refused("Unicode in an array of text", "a number that is no character")

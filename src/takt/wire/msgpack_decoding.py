@@ -17,9 +17,10 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from takt.errors import LimitError, RefusedError, WireError
+from takt.wire.faults import MAX_SHOWN
 from takt.wire.limits import Account, UnplacedError
 
-__all__ = ["CloseMap", "View", "decode_values"]
+__all__ = ["CloseMap", "View", "decode_values", "text_of"]
 
 View: TypeAlias = "memoryview[int]"
 """A read-only part of the message."""
@@ -51,6 +52,18 @@ def decode_values(data: bytes | memoryview, account: Account, close_map: CloseMa
         RefusedError: ``close_map`` refuses a map.
     """
     return _Decoder(memoryview(data).cast("B").toreadonly(), account, close_map).run()
+
+
+def text_of(value: object) -> str | None:
+    """Text, however the client's MessagePack spells text; None when it is something else.
+
+    Args:
+        value: Of a map that is being closed. A byte string is read as far as errors repeat it: no
+            name that means something is longer.
+    """
+    if isinstance(value, memoryview):
+        return bytes(cast("View", value[: MAX_SHOWN + 1])).decode("latin-1")
+    return value if isinstance(value, str) else None
 
 
 _SCALAR, _STRING, _BYTES, _LIST, _MAP, _REFUSED = range(6)

@@ -11,10 +11,11 @@ account before anything is decoded.
 from collections.abc import Mapping
 from typing import cast
 
-from takt.errors import ObservationError
 from takt.schema.check import MAX_IMAGE_SIDE, RGB
 from takt.schema.encoded_image import ENCODINGS, EncodedImage, ImageEncoding
-from takt.wire.limits import Account, UnplacedError
+from takt.wire.faults import MAX_SHOWN, refused, shown
+from takt.wire.limits import Account
+from takt.wire.msgpack_decoding import View, text_of
 
 __all__ = ["IMAGE_KEY", "read_image", "spell_image"]
 
@@ -23,8 +24,6 @@ IMAGE_KEY = "__image__"
 
 _BY_NAME: Mapping[str, ImageEncoding] = {name: name for name in ENCODINGS}
 _KEYS = frozenset({IMAGE_KEY, "format", "data", "shape"})
-_MAX_SHOWN = 40
-"""Characters of a client's value that an error repeats."""
 
 
 def spell_image(image: EncodedImage) -> dict[str, object]:
@@ -49,16 +48,17 @@ def read_image(values: Mapping[str, object], account: Account) -> EncodedImage:
     """
     unknown = [key for key in values if key not in _KEYS]
     if values[IMAGE_KEY] is not True or unknown:
-        received = f"the key {unknown[0][:_MAX_SHOWN]!a}" if unknown else "something else"
-        raise _refused(f"an image of {IMAGE_KEY} true, format, data and shape", received)
-    text = _text(values.get("format"))
-    encoding = _BY_NAME.get(text) if isinstance(text, str) else None
+        received = f"the key {unknown[0][:MAX_SHOWN]!a}" if unknown else "something else"
+        raise refused(f"an image of {IMAGE_KEY} true, format, data and shape", received)
+    given = values.get("format")
+    text = text_of(given)
+    encoding = _BY_NAME.get(text or "")
     if encoding is None:
-        raise _refused(f"an image of format {' or '.join(ENCODINGS)}", _shown(text))
+        raise refused(f"an image of format {' or '.join(ENCODINGS)}", shown(text or given))
     found = values.get("data")
     if not isinstance(found, memoryview) or not found:
-        raise _refused(f"the {encoding} file as bytes in 'data'", _shown(cast("object", found)))
-    data, shape = cast("memoryview[int]", found), _shape(values.get("shape"))
+        raise refused(f"the {encoding} file as bytes in 'data'", shown(cast("object", found)))
+    data, shape = cast("View", found), _shape(values.get("shape"))
     image = EncodedImage(encoding=encoding, data=data, shape=shape)
     account.charge_array(image.decoded_bytes, image.decoded_bytes)
     return image
@@ -67,37 +67,15 @@ def read_image(values: Mapping[str, object], account: Account) -> EncodedImage:
 def _shape(value: object) -> tuple[int, int, int]:
     expected = f"shape [height, width, {RGB}] of an image, sides of 1..{MAX_IMAGE_SIDE} pixels"
     if not isinstance(value, list):
-        raise _refused(expected, _shown(value))
+        raise refused(expected, shown(value))
     sides = cast("list[object]", value)
     if len(sides) != len("HWC"):
-        raise _refused(expected, f"{len(sides)} numbers")
+        raise refused(expected, f"{len(sides)} numbers")
     height, width, colours = sides
     if _is_side(height) and _is_side(width) and type(colours) is int and colours == RGB:
         return cast("tuple[int, int, int]", (height, width, colours))
-    raise _refused(expected, ", ".join(_shown(side) for side in sides))
+    raise refused(expected, ", ".join(shown(side) for side in sides))
 
 
 def _is_side(value: object) -> bool:
     return type(value) is int and 1 <= value <= MAX_IMAGE_SIDE
-
-
-def _text(value: object) -> object:
-    """Text, however the client's MessagePack spells it."""
-    if isinstance(value, memoryview):
-        return bytes(cast("memoryview[int]", value[:_MAX_SHOWN])).decode("latin-1")
-    return value
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, (str, int, float)):
-        text = ascii(value)
-        return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
-    if isinstance(value, memoryview):
-        return f"{len(cast('memoryview[int]', value))} bytes"
-    return type(value).__name__
-
-
-def _refused(expected: str, received: str) -> UnplacedError:
-    return UnplacedError(ObservationError, expected=expected, received=received)

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from takt.errors import ObservationError
 from takt.schema.row import Executing
 from takt.units import Nanos, ms, to_ms
+from takt.wire.faults import shown
 
 __all__ = [
     "OPTIONS_KEY",
@@ -145,8 +146,6 @@ _MAX_STEPS = 1 << 16
 _MAX_LEFTOVER_VALUES = 1 << 20
 """They are widened to 4 bytes each, before anybody knows whether the model takes a leftover."""
 _LEFTOVER_KEYS = ("actions", "model_digest", "inference_delay", "execution_horizon", "schedule")
-_MAX_SHOWN = 60
-"""Characters of a client's value that an error repeats."""
 
 
 def _plain(value: object) -> object:
@@ -155,10 +154,7 @@ def _plain(value: object) -> object:
 
 
 def _refused(key: str, expected: str, value: object) -> ObservationError:
-    shown = ascii(value) if isinstance(value, (str, int, float)) else type(value).__name__
-    if len(shown) > _MAX_SHOWN:
-        shown = shown[:_MAX_SHOWN] + "..."
-    return ObservationError(key, expected=expected, received="nothing" if value is None else shown)
+    return ObservationError(key, expected=expected, received=shown(value))
 
 
 def _read_name(key: str, value: object) -> str:

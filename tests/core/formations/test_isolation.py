@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.core.driving import Driver, Run, request_of
-from tests.core.group_machine import MODELS, PROFILE, SHAPES
+from tests.core.group_fleet import MODELS, PROFILE, SHAPES
 
 from takt.core.events import Ended
 from takt.core.formations import FORMATIONS
