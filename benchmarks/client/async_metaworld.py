@@ -11,15 +11,10 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from takt.cli.evaluating.in_process import InProcessPolicy
 from takt.cli.evaluating.metaworld import INSTRUCTIONS, MetaworldEnvironment, MetaworldTask
-from takt.client.answer import ActionArray
-from takt.core.request import Stage
-from takt.doors.openpi_keys import read_observation
-from takt.policies.catalog import open_policy
-from takt.policies.interface import Placement
-from takt.schema.row import Row, RowRequest
 
-__all__ = ["Bench", "SeededPolicy", "TaskWorld"]
+__all__ = ["Bench", "TaskWorld"]
 
 
 class TaskWorld:
@@ -50,47 +45,6 @@ class TaskWorld:
         return self.task.vector[:3]
 
 
-class SeededPolicy:
-    """`mini` in this process, on one thread, with noise that depends on the start alone.
-
-    The k-th chunk of a start is made with the same noise whatever asks for it, so arms that are
-    compared differ in when they ask and in nothing else.
-    """
-
-    def __init__(self) -> None:
-        parts = open_policy("mini")
-        self.spec = parts.spec
-        self._preprocessor = parts.preprocessor()
-        self._decoder = parts.decoder()
-        self._network = parts.network(Placement(kv_slots=1))
-        self._network.load()
-        self._network.warm()
-        for stage in (Stage.PREFIX, Stage.DENOISE):
-            self._network.enter_lane(stage)
-        self._slot = {
-            tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in self.spec.slot_tensors
-        }
-        self._session, self._sequence = "", 0
-
-    def begin(self, session: str) -> None:
-        """An episode begins; ``session`` names its start."""
-        self._session, self._sequence = session, 0
-
-    def ask(self, values: Mapping[str, object]) -> ActionArray:
-        """The chunk for an observation, shape ``(horizon, action_dim)``."""
-        request = RowRequest(session=self._session, sequence=self._sequence, seed=0)
-        self._sequence += 1
-        observation = read_observation(values, self.spec.observation)
-        header = self._preprocessor.write(observation, self._slot, request)
-        row = Row(header, self._slot)
-        self._network.prefix([row], size=1, layout=header.layout, kv_slots=[0])
-        chunks = self._network.denoise([row], size=1, layout=header.layout, kv_slots=[0])
-        assert chunks is not None
-        actions = self._decoder.decode(chunks[0], row)
-        actions.flags.writeable = False
-        return actions
-
-
 class Bench:
     """What one process needs: a policy, and the task that is open.
 
@@ -103,13 +57,17 @@ class Bench:
     def __init__(self, *, seed: int) -> None:
         self._seed = seed
         self._world: TaskWorld | None = None
-        self._policy: SeededPolicy | None = None
+        self._policy: InProcessPolicy | None = None
 
     @property
-    def policy(self) -> SeededPolicy:
-        """Loaded when it is first wanted."""
+    def policy(self) -> InProcessPolicy:
+        """`mini` on one thread, loaded when it is first wanted.
+
+        Begun with the name of a start, it makes the k-th chunk with the same noise whatever asks
+        for it: arms that are compared differ in when they ask and in nothing else.
+        """
         if self._policy is None:
-            self._policy = SeededPolicy()
+            self._policy = InProcessPolicy("mini")
         return self._policy
 
     def world(self, task: str) -> TaskWorld:

@@ -114,7 +114,7 @@ class WallClock:
             yield server
 
     def _ours(self, cell: WallCell, server: ServerProcess) -> list[dict[str, Any]]:
-        address = _door(server, "openpi")
+        address = server.wait_for_door("openpi", READY_TIMEOUT)
         world = self._bench.world(cell.task)
         found: list[dict[str, Any]] = []
         for start in range(self._starts):
@@ -133,7 +133,7 @@ class WallClock:
             [
                 str(self._lerobot),
                 str(STOCK),
-                *("--server", _door(server, "lerobot")),
+                *("--server", server.wait_for_door("lerobot", READY_TIMEOUT)),
                 *("--task", cell.task),
                 *("--starts", str(self._starts)),
                 *("--seed", str(self._plan.seed)),
@@ -286,14 +286,6 @@ def _in_words(period: Mapping[str, Any]) -> str:
         f"a step and a picture take {period['step_and_picture_p90_ms']:.1f} ms (p90);"
         f" environment_dt is {period['period_ms']:g} ms; {period['starts']} starts a point"
     )
-
-
-def _door(server: ServerProcess, door: str) -> str:
-    """Where a door listens; both listen before the server is ready."""
-    for event in server.events:
-        if event.get("event") == "listening" and event.get("door") == door:
-            return f"{event['host']}:{event['port']}"
-    raise RuntimeError(f"the server has no {door} door")
 
 
 def _stock_episode(task: str, said: Mapping[str, Any]) -> dict[str, Any]:

@@ -136,10 +136,8 @@ def drive(address: str, folder: Path, duration_s: float) -> Driven:
 
 def drive_stock(python: Path, server: ServerProcess, duration_s: float) -> dict[str, Any]:
     """Run LeRobot's client for a while; when its commands came, and its counts."""
-    # Ours has run before, so both doors have been listening for long.
-    door = next(event for event in server.events if event.get("door") == "lerobot")
     options = {
-        "--server": f"{door['host']}:{door['port']}",
+        "--server": server.wait_for_door("lerobot", PATIENCE),
         "--hz": CONTROL_HZ,
         "--image-hz": IMAGE_HZ,
         "--threshold": THRESHOLD,

@@ -39,10 +39,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 from benchmarks.client.async_robot import GRIPPER, hold, jerk_of
+from benchmarks.client.scripted_arm import ScriptedArm
 from benchmarks.client.stock_client import WatchedClient, run
 from lerobot.async_inference.configs import AGGREGATE_FUNCTIONS, RobotClientConfig
 from lerobot.robots.config import RobotConfig
-from lerobot.robots.robot import Robot
 
 from takt.cli.evaluating.metaworld import IMAGE_SIZE, INSTRUCTIONS, MetaworldTask
 
@@ -98,47 +98,16 @@ class MetaworldArmConfig(RobotConfig):
     task: str = ""
 
 
-class MetaworldArm(Robot):
-    """The arm of a Meta-World task, as a robot of LeRobot's."""
+class MetaworldArm(ScriptedArm):
+    """The arm of a Meta-World task, as a robot of LeRobot's; the task stays open behind it."""
 
     config_class = MetaworldArmConfig
     name = "metaworld_arm"
 
     def __init__(self, config: MetaworldArmConfig) -> None:
-        super().__init__(config)
+        cameras = {CAMERA: (IMAGE_SIZE, IMAGE_SIZE, 3)}
+        super().__init__(config, joints=STATE, cameras=cameras, commands=ACTION)
         self._world = WORLDS[config.task]
-        self._is_connected = False
-
-    @property
-    def observation_features(self) -> dict:
-        """`mini`'s state and its camera."""
-        return {**dict.fromkeys(STATE, float), CAMERA: (IMAGE_SIZE, IMAGE_SIZE, 3)}
-
-    @property
-    def action_features(self) -> dict:
-        """`mini`'s actions."""
-        return dict.fromkeys(ACTION, float)
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether :meth:`connect` was called."""
-        return self._is_connected
-
-    @property
-    def is_calibrated(self) -> bool:
-        """There is nothing to calibrate."""
-        return True
-
-    def connect(self, calibrate: bool = True) -> None:
-        """Be connected."""
-        del calibrate
-        self._is_connected = True
-
-    def calibrate(self) -> None:
-        """Do nothing."""
-
-    def configure(self) -> None:
-        """Do nothing."""
 
     def get_observation(self) -> dict:
         """Render the picture and read the gripper."""
@@ -150,10 +119,6 @@ class MetaworldArm(Robot):
         """Step the environment."""
         self._world.act(np.array([action[name] for name in ACTION]))
         return action
-
-    def disconnect(self) -> None:
-        """Be disconnected; the task stays open."""
-        self._is_connected = False
 
 
 class Episode:

@@ -20,10 +20,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
+from benchmarks.client.scripted_arm import ScriptedArm
 from benchmarks.client.stock_client import WatchedClient, run
 from lerobot.async_inference.configs import RobotClientConfig
 from lerobot.robots.config import RobotConfig
-from lerobot.robots.robot import Robot
 
 JOINTS = tuple(f"joint_{number}.pos" for number in range(7))
 CAMERAS = ("image", "wrist_image")
@@ -39,52 +39,19 @@ class TickingArmConfig(RobotConfig):
     seed: int = 7
 
 
-class TickingArm(Robot):
+class TickingArm(ScriptedArm):
     """The arm. Its cameras have a new picture so many times a second, and hand out the newest."""
 
     config_class = TickingArmConfig
     name = "ticking_arm"
 
     def __init__(self, config: TickingArmConfig) -> None:
-        super().__init__(config)
-        self.config = config
+        size = (config.side, config.side, 3)
+        super().__init__(config, joints=JOINTS, cameras=dict.fromkeys(CAMERAS, size))
         random = np.random.default_rng(config.seed)
-        self._frames = random.integers(0, 255, (8, 2, config.side, config.side, 3), dtype=np.uint8)
+        self._frames = random.integers(0, 255, (8, 2, *size), dtype=np.uint8)
         self.came: list[int] = []
         self.observed = 0
-        self._is_connected = False
-
-    @property
-    def observation_features(self) -> dict:
-        """Seven joints, two cameras."""
-        cameras = dict.fromkeys(CAMERAS, (self.config.side, self.config.side, 3))
-        return {**dict.fromkeys(JOINTS, float), **cameras}
-
-    @property
-    def action_features(self) -> dict:
-        """Seven joints."""
-        return dict.fromkeys(JOINTS, float)
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether :meth:`connect` was called."""
-        return self._is_connected
-
-    @property
-    def is_calibrated(self) -> bool:
-        """There is nothing to calibrate."""
-        return True
-
-    def connect(self, calibrate: bool = True) -> None:
-        """Be connected."""
-        del calibrate
-        self._is_connected = True
-
-    def calibrate(self) -> None:
-        """Do nothing."""
-
-    def configure(self) -> None:
-        """Do nothing."""
 
     def get_observation(self) -> dict:
         """The joints and the newest pictures, at once."""
@@ -97,10 +64,6 @@ class TickingArm(Robot):
         """Take a command."""
         self.came.append(time.monotonic_ns())
         return action
-
-    def disconnect(self) -> None:
-        """Be disconnected."""
-        self._is_connected = False
 
 
 def drive(asked: argparse.Namespace) -> dict:

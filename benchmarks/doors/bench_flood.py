@@ -37,7 +37,7 @@ from websockets.asyncio.client import ClientConnection, connect
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _lerobot_server import Doors, serving
+from _takt_server import Server, serving
 
 from _record import circumstances, write
 from takt.doors.lerobot_grpc import SERVICE
@@ -148,28 +148,29 @@ async def flood_lerobot(port: int, end: float, rate_hz: float, what: str) -> int
         return await paced(rate_hz, end, acts[what], at_once=32)
 
 
-def flooding(what: str, doors: Doors, end: float, rate_hz: float) -> Awaitable[int] | None:
+def flooding(what: str, server: Server, end: float, rate_hz: float) -> Awaitable[int] | None:
     """The hostile client of a case."""
     if what == "alone":
         return None
     if what == "openpi":
-        return flood_openpi(doors.openpi, end, rate_hz, GARBAGE, reads=True)
+        return flood_openpi(server.ports["openpi"], end, rate_hz, GARBAGE, reads=True)
     if what == "openpi_valid":
         image = np.zeros((224, 224, 3), np.uint8)
         state = np.zeros(7, np.float32)
         message = encode_observation({"observation/image": image, "observation/state": state})
-        return flood_openpi(doors.openpi, end, rate_hz, message, reads=False)
-    return flood_lerobot(doors.lerobot, end, rate_hz, what)
+        return flood_openpi(server.ports["openpi"], end, rate_hz, message, reads=False)
+    return flood_lerobot(server.ports["lerobot"], end, rate_hz, what)
 
 
-async def run_case(what: str, doors: Doors, seconds: float, rate_hz: float) -> dict[str, Any]:
+async def run_case(what: str, server: Server, seconds: float, rate_hz: float) -> dict[str, Any]:
     trips: list[float] = []
-    used = doors.used_ms()
+    used = server.gateway_s()
     end = time.monotonic() + seconds
     robots = [
-        asyncio.create_task(robot(doors.openpi, number, end, trips)) for number in range(ROBOTS)
+        asyncio.create_task(robot(server.ports["openpi"], number, end, trips))
+        for number in range(ROBOTS)
     ]
-    hostile = flooding(what, doors, end, rate_hz)
+    hostile = flooding(what, server, end, rate_hz)
     sent = 0 if hostile is None else await hostile
     await asyncio.wait_for(asyncio.gather(*robots), seconds + 30.0)
     cuts = statistics.quantiles(trips, n=100, method="inclusive")
@@ -179,8 +180,8 @@ async def run_case(what: str, doors: Doors, seconds: float, rate_hz: float) -> d
         "p50_ms": round(cuts[49], 3),
         "p99_ms": round(cuts[98], 3),
         "max_ms": round(max(trips), 3),
-        "gateway_cpu_share": round((doors.used_ms() - used) / (seconds * 1e3), 3),
-        "gateway_peak_mib": round(doors.peak_mib(), 1),
+        "gateway_cpu_share": round((server.gateway_s() - used) / seconds, 3),
+        "gateway_peak_mib": round(server.gateway_peak_mib(), 1),
     }
 
 
@@ -197,9 +198,9 @@ def main() -> int:
     seconds = 2.0 if options.quick else options.seconds
     cases: dict[str, Any] = {}
     for what in CASES:
-        with serving() as doors:
-            figures = asyncio.run(run_case(what, doors, seconds, options.rate_hz))
-            counters = doors.stop()
+        with serving() as server:
+            figures = asyncio.run(run_case(what, server, seconds, options.rate_hz))
+            counters = server.stop()
         figures["counters"] = {
             name: count
             for name, count in counters.items()

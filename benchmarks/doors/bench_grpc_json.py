@@ -34,7 +34,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _lerobot_server import serving
+from _takt_server import serving
 
 from _record import circumstances, write
 from takt.doors.lerobot_grpc import SERVICE
@@ -228,10 +228,10 @@ def main() -> int:
     process.start()
     try:
         port = ports.get(timeout=60)
-        with serving() as doors:
+        with serving() as server:
             found = measure(
                 {
-                    "grpc": Grpc(doors.lerobot, values),
+                    "grpc": Grpc(server.ports["lerobot"], values),
                     "json_base64": Json(port, values, lists=False),
                     "json_lists": Json(port, values, lists=True),
                 },

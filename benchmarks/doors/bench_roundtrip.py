@@ -22,19 +22,21 @@ request is that of the server's processes. The stock pair lives in an environmen
 import argparse
 import json
 import os
-import secrets
 import statistics
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
+from _takt_server import child, serving
+
+from _processes import cpu_s
 from _record import RESULTS, circumstances, write
 
 PEERS = Path(__file__).with_name("openpi_peers.py")
@@ -43,12 +45,11 @@ SIZES = {"2x224x224": (224, 224), "2x480x640": (480, 640)}
 LATENCIES = {"zero": (0.0, 0.0), "20ms+1ms/row": (20.0, 1.0)}
 HZ = 5.0
 SEED = 7
-TICK_MS = 1e3 / os.sysconf("SC_CLK_TCK")
 BUDGET_P50_MS, BUDGET_P99_MS = 0.5, 2.0
 
 
 @dataclass
-class Server:
+class Contestant:
     """A server that is up, and what was measured with it."""
 
     port: int
@@ -60,8 +61,7 @@ class Server:
 
     def used_ms(self) -> float:
         """CPU time of its processes so far."""
-        stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2] for pid in self.pids]
-        return sum((int(s.split()[11]) + int(s.split()[12])) * TICK_MS for s in stats)
+        return 1e3 * sum(map(cpu_s, self.pids))
 
     def figures(self) -> dict[str, object]:
         """What goes into the result."""
@@ -94,71 +94,24 @@ def stock_python() -> Path:
     return python
 
 
-@contextmanager
-def child(command: list[str], document: object = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that ends with the context; ``document`` is the first line of its input."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+def start_takt(stack: ExitStack, latency: tuple[float, float]) -> Contestant:
+    launch_ms, row_ms = latency
+    server = stack.enter_context(
+        serving(["openpi"], latency_ms=launch_ms, latency_per_row_ms=row_ms, slo_ms=1000.0)
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        if document is not None:
-            process.stdin.write(json.dumps(document).encode() + b"\n")
-            process.stdin.flush()
-        yield process
-    finally:
-        process.stdin.close()
-        try:
-            process.wait(0.1 if document is None else 15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+    return Contestant(server.ports["openpi"], [server.worker.pid, server.gateway.pid])
 
 
-def events(process: subprocess.Popen[bytes], *names: str) -> dict[str, Any]:
-    """Fields of the named events, once all have come."""
-    missing, fields = set(names), {}
-    assert process.stdout is not None
-    while missing:
-        said = json.loads(process.stdout.readline())
-        missing.discard(said["event"])
-        fields |= said
-    return fields
-
-
-def start_takt(stack: ExitStack, latency: tuple[float, float]) -> Server:
-    options = {"latency_ms": latency[0], "latency_per_row_ms": latency[1]}
-    model = {"name": "echo", "policy": "echo", "options": options, "slo_ms": 1000.0}
-    address = f"bench-{secrets.token_hex(8)}"
-    module = [sys.executable, "-m"]
-    worker = stack.enter_context(
-        child(
-            [*module, "takt.server.worker_process"],
-            {"name": "w", "address": address, "models": [model]},
-        )
-    )
-    events(worker, "listening")
-    config = {
-        "name": "g",
-        "workers": [{"name": "w", "address": address}],
-        "models": [model],
-    }
-    gateway = stack.enter_context(
-        child([*module, "takt.server.gateway_process"], {"gateway": config, "openpi": {"port": 0}})
-    )
-    return Server(events(gateway, "listening", "ready")["port"], [worker.pid, gateway.pid])
-
-
-def start_stock(stack: ExitStack, python: Path, latency: tuple[float, float]) -> Server:
+def start_stock(stack: ExitStack, python: Path, latency: tuple[float, float]) -> Contestant:
     command = [str(python), str(PEERS), "serve", *map(str, latency)]
     server = stack.enter_context(child(command))
     assert server.stdout is not None
-    return Server(int(server.stdout.readline()), [server.pid])
+    return Contestant(int(server.stdout.readline()), [server.pid])
 
 
-def drive(server: Server, python: Path, robots: int, seconds: float, size: tuple[int, int]) -> None:
+def drive(
+    server: Contestant, python: Path, robots: int, seconds: float, size: tuple[int, int]
+) -> None:
     """One turn of the client with one server."""
     asked = (server.port, robots, HZ, seconds, *size, SEED)
     before = server.used_ms()

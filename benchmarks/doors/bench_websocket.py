@@ -35,6 +35,7 @@ from takt.doors.websocket_server import WebSocketConnection, WebSocketLimits, We
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from _processes import memory_kib
 from _record import RESULTS, circumstances, write
 
 REPLY = bytes(6400)
@@ -115,17 +116,12 @@ def run_server(name: str, pipe: Connection) -> None:
             if pipe.recv() == "stop":
                 asked.set()
             else:
-                pipe.send((time.process_time_ns(), peak_kib()))
+                pipe.send((time.process_time_ns(), memory_kib("VmHWM")))
 
         loop.add_reader(pipe.fileno(), tell)
         await asked.wait()
 
     uvloop.run(main())
-
-
-def peak_kib() -> int:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 class Contestant:

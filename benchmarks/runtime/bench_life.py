@@ -48,6 +48,7 @@ from websockets.sync.client import connect as dial
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from _processes import memory_kib
 from _record import RESULTS, circumstances, write
 from takt.client import Connection, ConnectionLostError, connect
 from takt.core.trace import replay
@@ -111,12 +112,7 @@ class Server:
     def rss_kib(self) -> dict[str, int]:
         """Resident memory of each process."""
         pids = {"supervisor": self.process.pid, **self.pids}
-        return {name: _rss_kib(pid) for name, pid in sorted(pids.items())}
-
-
-def _rss_kib(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+        return {name: memory_kib("VmRSS", pid) for name, pid in sorted(pids.items())}
 
 
 @contextmanager

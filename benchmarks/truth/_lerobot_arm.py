@@ -8,8 +8,8 @@ joints, all together, have moved by less than one. Runs in LeRobot's environment
 from dataclasses import dataclass
 
 import numpy as np
+from benchmarks.client.scripted_arm import ScriptedArm
 from lerobot.robots.config import RobotConfig
-from lerobot.robots.robot import Robot
 
 __all__ = ["JOINTS", "MiniArm", "MiniArmConfig"]
 
@@ -28,45 +28,18 @@ class MiniArmConfig(RobotConfig):
     number: int = 0
 
 
-class MiniArm(Robot):
+class MiniArm(ScriptedArm):
     """The arm."""
 
     config_class = MiniArmConfig
     name = "mini_arm"
 
     def __init__(self, config: MiniArmConfig) -> None:
-        super().__init__(config)
+        super().__init__(config, joints=JOINTS, cameras={"image": (SIDE, SIDE, 3)})
         with np.load(config.scene) as scene:
             self._image = scene["images"][config.number]
             self._state = scene["states"][config.number].tolist()
         self._draw = np.random.default_rng(config.number)
-        self._is_connected = False
-
-    @property
-    def observation_features(self) -> dict:
-        return {**dict.fromkeys(JOINTS, float), "image": (SIDE, SIDE, 3)}
-
-    @property
-    def action_features(self) -> dict:
-        return dict.fromkeys(JOINTS, float)
-
-    @property
-    def is_connected(self) -> bool:
-        return self._is_connected
-
-    @property
-    def is_calibrated(self) -> bool:
-        return True
-
-    def connect(self, calibrate: bool = True) -> None:
-        del calibrate
-        self._is_connected = True
-
-    def calibrate(self) -> None:
-        pass
-
-    def configure(self) -> None:
-        pass
 
     def get_observation(self) -> dict:
         state = dict(zip(JOINTS, self._state, strict=True))
@@ -75,6 +48,3 @@ class MiniArm(Robot):
 
     def send_action(self, action: dict) -> dict:
         return action
-
-    def disconnect(self) -> None:
-        self._is_connected = False

@@ -26,7 +26,7 @@ from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 FPS = 16
 HORIZON = 16

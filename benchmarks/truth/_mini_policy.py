@@ -1,7 +1,7 @@
 """The `mini` network asked for one observation at a time, as servers without a scheduler do.
 
 Every server of the comparison runs these lines, or the same graphs in Takt's worker, each launch
-with one thread. Imports Takt's policy and nothing of a server, so that other interpreters can.
+with one thread. Imports no more of Takt than a policy needs, so that other interpreters can.
 """
 
 from __future__ import annotations
@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from takt.core.request import Stage
-from takt.policies.catalog import open_policy
-from takt.policies.interface import FloatArray, Placement, Precision
-from takt.schema.observation import Observation
-from takt.schema.row import Row, RowRequest
+from takt.cli.evaluating.in_process import InProcessPolicy
+from takt.policies.interface import FloatArray, Precision
 
 __all__ = ["MiniPolicy"]
 
@@ -28,35 +23,14 @@ class MiniPolicy:
     """
 
     def __init__(self, precision: Precision) -> None:
-        parts = open_policy("mini")
-        self._preprocessor, self._decoder = parts.preprocessor(), parts.decoder()
-        self._network = parts.network(Placement(kv_slots=1, precision=precision))
-        self._network.load()
-        self._network.warm()
-        for stage in (Stage.PREFIX, Stage.DENOISE):
-            self._network.enter_lane(stage)
-        self._slot = {
-            tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in parts.spec.slot_tensors
-        }
+        self._policy = InProcessPolicy("mini", precision=precision)
 
     def chunk(self, image: Any, state: Any, prompt: str, session: str) -> FloatArray:  # noqa: ANN401
         """The chunk for an observation, its noise being that of ``session``'s first request."""
-        observation = Observation(
-            images={"image": np.asarray(image, np.uint8)},
-            state=np.asarray(state, np.float32),
-            prompt=prompt,
-        )
-        header = self._preprocessor.write(observation, self._slot, RowRequest(session=session))
-        row = Row(header, self._slot)
-        self._network.prefix([row], size=1, layout=header.layout, kv_slots=[0])
-        made = self._network.denoise([row], size=1, layout=header.layout, kv_slots=[0])
-        return self._decoder.decode(made[0], row)
+        seen = {"observation/image": image, "observation/state": state, "prompt": prompt}
+        return self.infer({**seen, "takt": {"session": session}})["actions"]
 
-    def infer(self, obs: Mapping[str, Any]) -> dict[str, Any]:
+    def infer(self, obs: Mapping[str, Any]) -> dict[str, FloatArray]:
         """Answer an observation in openpi's keys, as openpi's server asks its policy."""
-        session = obs["takt"]["session"]
-        return {
-            "actions": self.chunk(
-                obs["observation/image"], obs["observation/state"], obs["prompt"], session
-            )
-        }
+        self._policy.begin(obs["takt"]["session"])
+        return {"actions": self._policy.ask(obs)}

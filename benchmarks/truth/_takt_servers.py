@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks._processes import cpu_s
+from benchmarks.truth._commands import takt
 
 from takt.cli.driving.server_process import ServerProcess, serving
 from takt.units import SECOND
@@ -43,7 +43,6 @@ AROUND = 0.25
 """How far the populations beside the predicted knee lie from it."""
 _PROFILE = "mini-profile.json"
 _READY_TIMEOUT = 300 * SECOND
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _QUICK = ("--relative-error", "0.2", "--most-runs", "8", "--most-seconds", "0.3")
 
 
@@ -66,12 +65,14 @@ def predict(folder: Path, *, is_quick: bool, is_fresh: bool) -> dict[str, Any]:
     options = ["--model", "mini", "--slo-ms", f"{SLO_MS:g}", "--out", str(folder / _PROFILE)]
     if is_fresh:
         options.append("--refresh")
-    _takt(folder, "profile", *options, *(_QUICK if is_quick else ()))
+    takt("profile", *options, *(_QUICK if is_quick else ()), folder=folder, log="profile")
     draws = ("--seeds", "3", "--seconds", "5") if is_quick else ("--seeds", "10", "--seconds", "20")
     plans = {
         formation: json.loads(
-            _takt(
-                folder, "plan", str(write_fleet(folder, formation, formation, 1)), "--json", *draws
+            takt(
+                *("plan", str(write_fleet(folder, formation, formation, 1)), "--json", *draws),
+                folder=folder,
+                log="plan",
             )
         )["robots_at_target"]
         for formation in FORMATIONS
@@ -129,8 +130,7 @@ class Running:
     @property
     def lerobot(self) -> str:
         """``host:port``."""
-        doors = (e for e in self.server.events if e.get("door") == "lerobot" and "port" in e)
-        return f"127.0.0.1:{next(doors)['port']}"
+        return self.server.wait_for_door("lerobot", _READY_TIMEOUT)
 
     @property
     def reason(self) -> str | None:
@@ -191,25 +191,13 @@ class TaktServers:
             self._up.pop(name)[0].close()
 
 
-def used_s(pids: Mapping[str, int] | Iterable[int]) -> dict[Any, float]:
+def used_s(pids: Mapping[str, int]) -> dict[str, float]:
     """CPU seconds of processes so far, by name; of one that has ended none."""
-    named = pids if isinstance(pids, Mapping) else {pid: pid for pid in pids}
-    return {name: _used_s(pid) for name, pid in named.items()}
+    return {name: _used_s(pid) for name, pid in pids.items()}
 
 
 def _used_s(pid: int) -> float:
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return cpu_s(pid)
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
-
-
-def _takt(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "takt.cli.main", *arguments]
-    # Profiles of other runs are not this run's.
-    env = {**os.environ, "XDG_CACHE_HOME": str(folder.resolve() / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    if done.returncode:
-        raise RuntimeError(f"takt {arguments[0]}: {done.stderr.strip()[-500:]}")
-    return done.stdout

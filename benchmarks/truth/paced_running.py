@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import yaml
+from benchmarks._processes import cpu_s
+from benchmarks.truth._commands import takt
 
 from takt.cli.driving.server_process import serving
 from takt.policies.mini.replay import load_recordings
@@ -32,30 +32,10 @@ __all__ = [
     "layout_of",
     "process_times",
     "served",
-    "takt",
     "with_handover",
 ]
 
 _READY = 60 * SECOND
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def takt(*options: str, folder: Path, log: str) -> str:
-    """What a ``takt`` command prints; its log is kept in ``folder``.
-
-    Raises:
-        CalledProcessError: It failed; the log says why.
-    """
-    with (folder / f"{log}.log").open("w", encoding="utf-8") as errors:
-        done = subprocess.run(
-            [sys.executable, "-m", "takt.cli.main", *options],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            check=True,
-            env={**os.environ, "XDG_CACHE_HOME": str(folder.resolve() / "cache")},
-        )
-    return done.stdout
 
 
 def layout_of(architecture: str) -> int:
@@ -211,9 +191,7 @@ def process_times(parent: int) -> dict[str, float]:
     for process in _below(parent, dict(_parents())):
         kind = _kind(process)
         if kind is not None:
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-            used = (int(fields[11]) + int(fields[12])) / _TICKS
-            times[kind] = times.get(kind, 0.0) + used
+            times[kind] = times.get(kind, 0.0) + cpu_s(process)
     return times
 
 

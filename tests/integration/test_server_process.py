@@ -41,6 +41,24 @@ def test_a_server_is_ready_when_its_gateway_is_and_its_door_listens(says: tuple[
         assert server.events[-1] == says[-1]
 
 
+LEROBOT = {"event": "listening", "door": "lerobot", "host": "127.0.0.1", "port": 9}
+
+
+@pytest.mark.parametrize("says", [(LEROBOT, LISTENING, READY), (LISTENING, READY, LEROBOT)])
+def test_a_door_may_listen_before_the_server_is_ready_or_after(says: tuple[object, ...]) -> None:
+    with serving([], command=server_that(*says)) as server:
+        assert server.wait_for_door("lerobot", 20 * SECOND) == "127.0.0.1:9"
+        assert server.wait_until_ready(20 * SECOND) == "127.0.0.1:7"
+        assert server.wait_for_door("lerobot", 20 * SECOND) == "127.0.0.1:9"
+
+
+def test_a_door_that_a_server_has_not_is_waited_for_until_it_ends() -> None:
+    with serving([], command=server_that(LISTENING, READY, then="sys.exit(1)")) as server:
+        for _ in range(2):
+            with pytest.raises(ServerFailedError, match="ended with status 1"):
+                server.wait_for_door("lerobot", 20 * SECOND)
+
+
 def test_a_server_that_ends_is_reported_with_its_last_words() -> None:
     command = server_that(LISTENING, then="sys.exit('takt: no such model')")
 

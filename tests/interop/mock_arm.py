@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from benchmarks.client.scripted_arm import ScriptedArm
 from lerobot.robots.config import RobotConfig
-from lerobot.robots.robot import Robot
 
 __all__ = ["MockArm", "MockArmConfig"]
 
@@ -34,47 +34,19 @@ class MockArmConfig(RobotConfig):
     """Width of the images of its two cameras; 0: it has none."""
 
 
-class MockArm(Robot):
+class MockArm(ScriptedArm):
     """The arm."""
 
     config_class = MockArmConfig
     name = "mock_arm"
 
     def __init__(self, config: MockArmConfig) -> None:
-        super().__init__(config)
-        self.config = config
+        size = (config.side * 3 // 4, config.side, 3)
+        cameras = {"front": size, "wrist": size} if config.side else {}
+        super().__init__(config, joints=JOINTS, cameras=cameras)
         self.num_observations = 0
         self.executed: list[tuple[float, list[float]]] = []
         """When each action was executed, and its values."""
-        self._is_connected = False
-
-    @property
-    def observation_features(self) -> dict:
-        side = self.config.side
-        cameras = {"front": (side * 3 // 4, side, 3), "wrist": (side * 3 // 4, side, 3)}
-        return {**dict.fromkeys(JOINTS, float), **(cameras if side else {})}
-
-    @property
-    def action_features(self) -> dict:
-        return dict.fromkeys(JOINTS, float)
-
-    @property
-    def is_connected(self) -> bool:
-        return self._is_connected
-
-    @property
-    def is_calibrated(self) -> bool:
-        return True
-
-    def connect(self, calibrate: bool = True) -> None:
-        del calibrate
-        self._is_connected = True
-
-    def calibrate(self) -> None:
-        pass
-
-    def configure(self) -> None:
-        pass
 
     def get_observation(self) -> dict:
         self.num_observations += 1
@@ -92,6 +64,3 @@ class MockArm(Robot):
             os.write(1, b"moving\n")
         self.executed.append((time.monotonic(), [action[joint] for joint in JOINTS]))
         return action
-
-    def disconnect(self) -> None:
-        self._is_connected = False

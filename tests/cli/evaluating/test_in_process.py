@@ -42,6 +42,18 @@ def test_the_same_seed_gives_the_same_actions() -> None:
     assert not np.array_equal(chunks[0], chunks[2])
 
 
+@pytest.mark.slow
+def test_the_same_session_begun_again_gives_the_same_actions() -> None:
+    chunks: dict[str, list[np.ndarray]] = {"a": [], "b": []}
+    with closing(InProcessPolicy("mini", precision="f32")) as policy:
+        for session in ("a", "b", "a"):
+            policy.begin(session)
+            chunks[session] += (policy.ask(seen(5)), policy.ask(seen(5)))
+
+    np.testing.assert_array_equal(chunks["a"][:2], chunks["a"][2:])
+    assert not np.array_equal(chunks["a"][0], chunks["b"][0])
+
+
 def test_a_policy_without_a_network_answers_too() -> None:
     with closing(InProcessPolicy("echo")) as policy:
         chunk = policy.ask({"observation/state": np.arange(3, dtype=np.float32)})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import queue
 import signal
@@ -19,7 +20,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import IO, Any, cast
 
 from takt.errors import TaktError
@@ -72,8 +73,9 @@ class ServerProcess:
         """
         give_up = self._clock() + timeout
         address, is_ready = None, False
+        events = self._events(give_up)
         while address is None or not is_ready:
-            event = self._next_event(give_up)
+            event = next(events)
             kind = event.get("event")
             if kind == "model_failed":
                 raise ServerFailedError(
@@ -84,6 +86,25 @@ class ServerProcess:
             # A worker says so of itself before; robots are served when the gateway does.
             is_ready |= kind == "ready" and isinstance(event.get("models"), list)
         return address
+
+    def wait_for_door(self, door: str, timeout: Nanos) -> str:
+        """Wait until a door listens; one other than openpi's may do so after the server is ready.
+
+        Args:
+            door: ``openpi`` or ``lerobot``.
+            timeout: From now on.
+
+        Returns:
+            The door's ``host:port``.
+
+        Raises:
+            ServerFailedError: It ended, or ``timeout`` has passed.
+        """
+        return next(
+            f"{event['host']}:{event['port']}"
+            for event in self._events(self._clock() + timeout)
+            if event.get("event") == "listening" and event.get("door") == door
+        )
 
     def stop(self) -> None:
         """Let it drain and end; end it by force if it does not."""
@@ -97,7 +118,14 @@ class ServerProcess:
         for reader in self._readers:
             reader.join(_STOP_TIMEOUT_S)
 
-    def _next_event(self, give_up: Nanos) -> Mapping[str, Any]:
+    def _events(self, give_up: Nanos) -> Iterator[Mapping[str, Any]]:
+        """All it has said, then what it says until ``give_up``."""
+        for place in itertools.count():
+            while place == len(self.events):
+                self._wait_for_news(give_up)
+            yield self.events[place]
+
+    def _wait_for_news(self, give_up: Nanos) -> None:
         try:
             event = self._said.get(timeout=max(0.0, to_seconds(give_up - self._clock())))
         except queue.Empty:
@@ -105,12 +133,12 @@ class ServerProcess:
                 "the server was not ready in time" + self._last_words()
             ) from None
         if event is None:
+            self._said.put(None)  # nothing more comes, for whoever waits next
             self._process.wait()
             self._readers[1].join(_STOP_TIMEOUT_S)
             raise ServerFailedError(
                 f"the server ended with status {self._process.returncode}" + self._last_words()
             )
-        return event
 
     def _last_words(self) -> str:
         return "".join(f"\n  {line.rstrip()}" for line in self._log)

@@ -50,7 +50,11 @@ class InProcessPolicy:
             tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in self.spec.slot_tensors
         }
         self._seed = seed
-        self._sequence = 0
+        self.begin(_SESSION)
+
+    def begin(self, session: str) -> None:
+        """Begin again: noise depends on ``session``, on what was asked since, and on the seed."""
+        self._session, self._sequence = session, 0
 
     def ask(self, values: Mapping[str, object]) -> FloatArray:
         """The chunk for an observation in openpi's keys, shape ``(horizon, action_dim)``.
@@ -58,7 +62,7 @@ class InProcessPolicy:
         Raises:
             ObservationError: The policy cannot use the observation.
         """
-        request = RowRequest(session=_SESSION, sequence=self._sequence, seed=self._seed)
+        request = RowRequest(session=self._session, sequence=self._sequence, seed=self._seed)
         self._sequence += 1
         observation = read_observation(values, self.spec.observation)
         header = self._preprocessor.write(observation, self._slot, request)
