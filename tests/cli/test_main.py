@@ -108,6 +108,10 @@ def test_what_is_missing_is_named_without_its_help(capsys: pytest.CaptureFixture
     assert refused(capsys, "robot") == (
         "Missing from takt robot: --env STR, --server STR; see: takt robot --help"
     )
+    assert refused(capsys, "drive") == "Missing from takt drive: ADDRESS; see: takt drive --help"
+    assert refused(capsys, "models", "unload") == (
+        "Missing from takt models unload: NAME; see: takt models --help"
+    )
 
 
 def test_a_mistyped_subcommand_is_refused_with_those_that_exist(

@@ -136,8 +136,14 @@ def counts(fleet: Fleet) -> list[int]:
     return [group.count for group in fleet.robots]
 
 
-@pytest.mark.parametrize("spreads", [{"gpu": -0.1}, {"gpu": 1.0}, {"tpu": 0.1}])
-def test_a_spread_that_no_device_has_is_refused(spreads: dict[str, float]) -> None:
-    (name,) = spreads
-    with pytest.raises(ConfigError, match=f"spread of '{name}'"):
-        replace(fleet_of(group_of()), spreads=spreads)
+@pytest.mark.parametrize(
+    ("name", "spread", "said"),
+    [
+        ("gpu", -0.1, "expected 0 up to 1, got -0.1"),
+        ("gpu", 1.0, "expected 0 up to 1, got 1.0"),
+        ("tpu", 0.1, "no such device; known: gpu"),
+    ],
+)
+def test_a_spread_that_no_device_has_is_refused(name: str, spread: float, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"spread of '{name}': {said}"):
+        replace(fleet_of(group_of()), spreads={name: spread})

@@ -51,7 +51,7 @@ class Drive:
     models take and where the time went.
     """
 
-    address: Annotated[str, tyro.conf.Positional]
+    address: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ADDRESS")]
     """The server: host:port, or a ws:// or wss:// URL."""
     robots: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """N, or MODEL=N; give it once per model. 8 of the default model when absent."""

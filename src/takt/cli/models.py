@@ -82,7 +82,7 @@ class Load:
 class Unload:
     """Unload a model once what is under way is answered. The others serve meanwhile."""
 
-    name: Annotated[str, tyro.conf.Positional]
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """Name of the model."""
     server: int | None = None
     """Process number of 'takt serve'; needed where several run on this computer."""

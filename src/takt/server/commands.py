@@ -117,9 +117,4 @@ def _command(said: _Said) -> Command:
         case _Count(lately=lately):
             return CountRobots(lately)
         case _Drive():
-            return DriveIn(
-                formation=said.formation,
-                options=said.options,
-                prefix_limit=said.prefix_limit,
-                denoise_limit=said.denoise_limit,
-            )
+            return DriveIn(**msgspec.structs.asdict(said))

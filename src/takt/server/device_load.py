@@ -27,7 +27,7 @@ from takt.sim.fleet import RobotGroup
 from takt.sim.network import Wifi7Network
 from takt.units import ms
 
-__all__ = ["RATE_HZ", "load_of_device", "load_of_fleet"]
+__all__ = ["RATE_HZ", "load_of_device", "load_of_fleet", "robots_by_number"]
 
 RATE_HZ = 2.0
 """Observations per second of a robot of which only the number is said, as in ``takt plan``."""
@@ -62,17 +62,22 @@ def load_of_device(device: DevicePlan, robots: Mapping[str, int]) -> Load:
         if name not in served:
             raise ConfigError(f"robots {name!r}: no such model; it serves: {', '.join(served)}")
     groups = (
-        RobotGroup(
-            model=model.name,
-            count=robots[model.name],
-            device=device.name,
-            rate_hz=RATE_HZ,
-            layout=len(model.holds) - 1,
-        )
+        robots_by_number(model, robots[model.name], device.name)
         for model in models
         if model.name in robots
     )
     return Load(models=models, profile=profile, robots=tuple(groups), network=Wifi7Network())
+
+
+def robots_by_number(model: Model, count: int, device: str) -> RobotGroup:
+    """Robots of which only the number is said: twice a second, in the layout of every row."""
+    return RobotGroup(
+        model=model.name,
+        count=count,
+        device=device,
+        rate_hz=RATE_HZ,
+        layout=len(model.holds) - 1,
+    )
 
 
 def _costs(device: DevicePlan) -> tuple[tuple[Model, ...], Profile]:

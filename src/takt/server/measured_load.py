@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from takt.server.device_load import RATE_HZ
+from takt.server.device_load import robots_by_number
 from takt.server.formation_choice import Load
 from takt.server.population import Population
 from takt.sim.fleet import MOST_ROBOTS, RobotGroup
@@ -59,13 +59,7 @@ def load_for(load: Load, population: Population, rates: Mapping[str, float]) -> 
     for model in load.models:
         count = min(population.robots.get(model.name, 0), MOST_ROBOTS)
         declared = [group for group in load.robots if group.model == model.name]
-        template = RobotGroup(
-            model=model.name,
-            count=1,
-            device=load.robots[0].device,
-            rate_hz=RATE_HZ,
-            layout=len(model.holds) - 1,
-        )
+        template = robots_by_number(model, 1, load.robots[0].device)
         rate = rates.get(model.name, 0.0)
         for group, part in _divided(count, declared or [template]):
             groups.append(_resized(group, part, rate))

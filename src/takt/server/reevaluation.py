@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from takt.errors import TaktError
@@ -190,14 +191,14 @@ class Reevaluation:
 
     def _offer(self, name: str, device: _Device, shape: Shape) -> None:
         device.offered, device.offered_at, device.has_said_busy = shape, self._clock(), False
-        if not self._workers[name].tell(drive_line(_fields(shape))):
+        if not self._workers[name].tell(drive_line(asdict(shape))):
             self._switched(name, device, shape)  # it is not running: its next life begins so
 
     def _switched(self, name: str, device: _Device, shape: Shape) -> None:
         before, device.driven = device.driven, shape
         if device.offered == shape:
             device.offered = None
-        fields = _fields(shape)
+        fields = asdict(shape)
         fields["formation_options"] = fields.pop("options")
         self._workers[name].config.update(fields)
         if shape != before:
@@ -253,15 +254,6 @@ def _verdict(choice: Choice) -> dict[str, Any]:
         verdict = f"kept: {choice.present.robots} robots predicted"
     fields = {"before": _named(choice.present.shape), "after": _named(choice.shape)}
     return {**fields, "switches": choice.is_better, "verdict": verdict, "reason": choice.reason}
-
-
-def _fields(shape: Shape) -> dict[str, Any]:
-    return {
-        "formation": shape.formation,
-        "options": dict(shape.options),
-        "prefix_limit": shape.prefix_limit,
-        "denoise_limit": shape.denoise_limit,
-    }
 
 
 def _shape(event: Mapping[str, Any]) -> Shape:

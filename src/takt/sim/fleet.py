@@ -110,14 +110,20 @@ class Fleet:
 
     def __post_init__(self) -> None:
         for name, spread in self.spreads.items():
-            if name not in self.devices or not 0 <= spread < 1:
-                raise ConfigError(f"spread of {name!r}: expected 0..1 of a device, got {spread}")
+            self._check_spread(name, spread)
         names: set[str] = set()
         for group in self.robots:
             self.model(group)
             if group.name in names:
                 raise ConfigError(f"two groups of robots are called {group.name!r}")
             names.add(group.name)
+
+    def _check_spread(self, name: str, spread: float) -> None:
+        if name not in self.devices:
+            known = ", ".join(self.devices) or "none"
+            raise ConfigError(f"spread of {name!r}: no such device; known: {known}")
+        if not 0 <= spread < 1:
+            raise ConfigError(f"spread of {name!r}: expected 0 up to 1, got {spread}")
 
     @property
     def population(self) -> int:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median_high
 from typing import Protocol
 
 from takt.client.answer import Answer
+from takt.client.sender import AskingConnection
 from takt.schema.spec import PolicySpec
 from takt.units import Nanos
 
@@ -19,7 +21,7 @@ _NEWEST = 100
 """Observations that count for their usual size."""
 
 
-class ServerConnection(Protocol):
+class ServerConnection(AskingConnection, Protocol):
     """What is used of a :class:`~takt.client.connection.Connection`."""
 
     @property
@@ -30,20 +32,6 @@ class ServerConnection(Protocol):
     @property
     def spec(self) -> PolicySpec | None:
         """What the model takes and gives."""
-        ...
-
-    def infer(
-        self,
-        observation: Mapping[str, object],
-        *,
-        due_in: Nanos | None = None,
-        expires_in: Nanos | None = None,
-    ) -> Answer:
-        """Ask and wait."""
-        ...
-
-    def close(self) -> None:
-        """End the connection."""
         ...
 
 
@@ -64,8 +52,8 @@ class Meter:
     @property
     def usual_bytes(self) -> int | None:
         """Median size of an observation; None: not known."""
-        ordered = sorted(self.sent_bytes[-_NEWEST:])
-        return (ordered[len(ordered) // 2] or None) if ordered else None
+        newest = self.sent_bytes[-_NEWEST:]
+        return (median_high(newest) or None) if newest else None
 
 
 class MeteredConnection:
