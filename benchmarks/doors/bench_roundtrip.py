@@ -11,11 +11,13 @@ Takt's gateway and worker with the ``echo`` policy, and openpi-server 0.1.0 with
 both stay up; the unmodified openpi-client 0.1.2 talks to them in turns within one run, so that the
 machine's mood meets both. Robots send at 5 Hz, evenly staggered, and wait for their answers. With
 20 ms per launch and 1 ms per row the stock server, which answers one robot at a time, saturates at
-about 48 requests per second: 16 robots ask for 80. That is reported and has no target.
+about 48 requests per second: 16 robots ask for 80. That is reported and has no target. A bare relay
+takes its turns, too, where launches take no time: two processes with the same libraries and none of
+a server's work (``bare_relay.py``), so that one sees what this machine leaves for that work.
 
-``server`` is what each server says of itself: Takt from the last byte read to the reply's
-encoding, the stock server its policy's call alone, so only ``round_trip`` compares the two. CPU per
-request is that of the server's processes. The stock pair lives in an environment of its own
+``server`` is what each server says of itself: Takt and the relay from the last byte read to the
+reply's encoding, the stock server its policy's call alone, so only ``round_trip`` compares it. CPU
+per request is that of the server's processes. The stock pair lives in an environment of its own
 (``~/.cache/takt-bench``, or the folder named by ``TAKT_BENCH_CACHE``), made on the first run.
 """
 
@@ -40,6 +42,7 @@ from _processes import cpu_s
 from _record import RESULTS, circumstances, write
 
 PEERS = Path(__file__).with_name("openpi_peers.py")
+RELAY = Path(__file__).with_name("bare_relay.py")
 PACKAGES = ("openpi-client==0.1.2", "openpi-server==0.1.0", "typing_extensions", "numpy<2")
 SIZES = {"2x224x224": (224, 224), "2x480x640": (480, 640)}
 LATENCIES = {"zero": (0.0, 0.0), "20ms+1ms/row": (20.0, 1.0)}
@@ -109,6 +112,14 @@ def start_stock(stack: ExitStack, python: Path, latency: tuple[float, float]) ->
     return Contestant(int(server.stdout.readline()), [server.pid])
 
 
+def start_relay(stack: ExitStack) -> Contestant:
+    front = stack.enter_context(child([sys.executable, str(RELAY)]))
+    assert front.stdout is not None
+    port = int(front.stdout.readline())
+    back = Path(f"/proc/{front.pid}/task/{front.pid}/children").read_text()
+    return Contestant(port, [front.pid, int(back)])
+
+
 def drive(
     server: Contestant, python: Path, robots: int, seconds: float, size: tuple[int, int]
 ) -> None:
@@ -130,6 +141,8 @@ def compare(
             "takt": start_takt(stack, LATENCIES[latency]),
             "stock": start_stock(stack, python, LATENCIES[latency]),
         }
+        if latency == "zero":
+            servers["relay"] = start_relay(stack)
         for _ in range(turns):
             for server in servers.values():
                 drive(server, python, robots, seconds, SIZES[size])
@@ -162,7 +175,9 @@ def missed(case: dict[str, Any]) -> list[str]:
 
 
 def show(case: dict[str, Any]) -> None:
-    for name in ("takt", "stock"):
+    for name in ("takt", "stock", "relay"):
+        if name not in case:
+            continue
         found = case[name]
         cells = [
             f"{kind} {found[kind]['p50_ms']:8.2f} {found[kind]['p99_ms']:8.2f}"
