@@ -58,3 +58,19 @@ def test_the_earliest_rings_first(alarms_set: list[tuple[int, bool]], now: int) 
 
     assert [(instant, request.seq) for instant, request, _ in alarms.ring(now)] == sorted(expected)
     assert all(instant > now for instant, _, _ in alarms.ring(100))
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=90))
+def test_the_next_alarm_is_the_earliest_of_those_who_still_wait(
+    alarms_set: list[tuple[int, bool]],
+) -> None:
+    alarms = Alarms()
+    requests = [request_of(seq) for seq in range(len(alarms_set))]
+    for request, (instant, _) in zip(requests, alarms_set, strict=True):
+        alarms.set(instant, request, QUEUE)
+    for request, (_, stays) in zip(requests, alarms_set, strict=True):
+        request.moves += not stays
+    waiting = sorted(instant for instant, stays in alarms_set if stays)
+
+    assert alarms.next() == (waiting[0] if waiting else None)
+    assert [instant for instant, _, _ in alarms.ring(50)] == waiting

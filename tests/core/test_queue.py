@@ -101,7 +101,7 @@ def test_a_launch_takes_the_head_the_feasible_before_the_hopeless() -> None:
     queue = queue_of(10, 20, 30)
     queue.yield_place(queue.feasible[0][2])
 
-    assert [request.seq for request in queue.take_head((1, 2, 0))] == [1, 2, 0]
+    assert [seq for _, seq, _ in queue.take_head((1, 2, 0))] == [1, 2, 0]
     assert len(queue) == 0
 
 

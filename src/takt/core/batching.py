@@ -13,7 +13,7 @@ from typing import NamedTuple
 from takt.core.disciplines import Discipline
 from takt.core.launch import Lane, Launch, lane_of
 from takt.core.model import Model
-from takt.core.profile import CoRun, Profile, Work
+from takt.core.profile import CoRun, Profile, Work, work_of
 from takt.core.queue import Entry, Queue
 from takt.core.request import Stage
 from takt.units import Nanos
@@ -53,15 +53,15 @@ class Batch(NamedTuple):
     def work(self, share: int) -> Work:
         """Key of this batch in the profile when held to ``share``."""
         model, stage, _, size, layout = self
-        return Work(model.architecture, stage, layout, size, share)
+        return work_of(model.architecture, stage, layout, size, share)
 
-    def launch(self, share: int, *, device: int = 0) -> Launch:
+    def launch(self, share: int, device: int = 0) -> Launch:
         """Put the batch on the lane of its stage."""
         model, stage, requests, size, layout = self
         return Launch(lane_of(device, stage), model.name, requests, size, layout, share)
 
 
-def next_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
+def next_batch(view: View, stage: Stage, device: int = 0) -> Batch | None:
     """The batch that goes next on ``stage``: the largest captured size that fills.
 
     Args:
@@ -76,10 +76,10 @@ def next_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
     if queue is None:
         return None
     size = queue.model.filled_size(stage, able)
-    return _batch(queue, min(size, able), size)
+    return _batch(queue, size if size < able else able, size)
 
 
-def whole_batch(view: View, stage: Stage, *, device: int = 0) -> Batch | None:
+def whole_batch(view: View, stage: Stage, device: int = 0) -> Batch | None:
     """Everybody who waits in the queue that goes next, padded to the next captured size."""
     queue, able = _next_queue(view, stage, device)
     if queue is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from takt.core.profile import Work
+from takt.core.profile import Work, work_of
 from takt.core.request import Stage
 from takt.units import Nanos
 
@@ -43,7 +43,7 @@ class Launch(NamedTuple):
     def work(self, architecture: str) -> Work:
         """Key of this launch in the profile."""
         lane, _, _, size, layout, share = self
-        return Work(architecture, lane.stage, layout, size, share)
+        return work_of(architecture, lane.stage, layout, size, share)
 
 
 class Decision(NamedTuple):

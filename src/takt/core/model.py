@@ -55,12 +55,13 @@ class Model:
 
     def sizes(self, stage: Stage) -> tuple[int, ...]:
         """Captured batch sizes of ``stage``, rising."""
-        return self.prefix_sizes if stage is Stage.PREFIX else self.denoise_sizes
+        return self.denoise_sizes if stage else self.prefix_sizes
 
     def filled_size(self, stage: Stage, rows: int) -> int:
         """Largest captured size that ``rows`` rows fill; the smallest of all when none is full."""
         sizes = self.sizes(stage)
-        return sizes[max(bisect_right(sizes, rows) - 1, 0)]
+        # Searched from place 1 on, so that the smallest is what comes before all others.
+        return sizes[bisect_right(sizes, rows, lo=1) - 1]
 
     def holding_size(self, stage: Stage, rows: int) -> int:
         """Smallest captured size that holds ``rows`` rows; the largest when none does."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from takt.core.request import Stage
 from takt.errors import ConfigError, InvariantError
 from takt.units import Nanos
 
-__all__ = ["FULL_SPEED", "PARTS", "CoRun", "Profile", "Work"]
+__all__ = ["FULL_SPEED", "PARTS", "CoRun", "Profile", "Work", "work_of"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -40,6 +41,12 @@ class Work(NamedTuple):
     size: int
     share: int
     """Units of the device (SMs, cores) the launch may use."""
+
+
+@cache
+def work_of(architecture: str, stage: Stage, layout: int, size: int, share: int) -> Work:
+    """The work of such a launch; there are few, and each is looked up at every start."""
+    return Work(architecture, stage, layout, size, share)
 
 
 class Profile:
@@ -262,7 +269,7 @@ class CoRun(Generic[K]):
     def __len__(self) -> int:
         return len(self._running)
 
-    def start(self, key: K, work: Work, now: Nanos, *, solo: Nanos | None = None) -> None:
+    def start(self, key: K, work: Work, now: Nanos, solo: Nanos | None = None) -> None:
         """Begin ``work``; ``solo`` overrides its profiled time alone (for jitter).
 
         Raises:
@@ -310,11 +317,12 @@ class CoRun(Generic[K]):
         if elapsed < 0:
             raise InvariantError(f"time went back by {-elapsed} ns")
         self._now, running = now, self._running
+        is_alone = len(running) == 1
         first: tuple[Nanos, K] | None = None
         for key, run in running.items():
             left = run.left - elapsed * run.speed
             run.left = left = left if left > 0 else 0
-            run.speed = speed = FULL_SPEED if len(running) == 1 else self._speed_of(key, run.work)
+            run.speed = speed = FULL_SPEED if is_alone else self._speed_of(key, run.work)
             end = now - (-left // speed)
             if first is None or end < first[0]:
                 first = end, key

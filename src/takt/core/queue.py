@@ -18,7 +18,7 @@ from takt.units import Nanos
 
 __all__ = ["Entry", "Queue"]
 
-_SEQ, _REQUEST = itemgetter(1), itemgetter(2)
+_SEQ = itemgetter(1)
 
 Entry = tuple[int, int, Request]
 """(order, seq, request): seq differs between requests, so two requests are never compared."""
@@ -59,7 +59,7 @@ class Queue:
             entries += self.hopeless[: count - len(entries)]
         return entries
 
-    def take_head(self, seqs: tuple[int, ...]) -> list[Request]:
+    def take_head(self, seqs: tuple[int, ...]) -> list[Entry]:
         """Take the first requests out of the queue; they must be ``seqs``.
 
         Raises:
@@ -75,7 +75,7 @@ class Queue:
         del self.feasible[:count]
         if num_hopeless > 0:
             del self.hopeless[:num_hopeless]
-        return [*map(_REQUEST, entries)]
+        return entries
 
     def yield_place(self, request: Request) -> None:
         """Move ``request`` behind all feasible requests."""

@@ -108,7 +108,7 @@ class Request:
     """Class of its robot, 0 first. A request of class ``c`` is overtaken only by requests whose
     due lies at most ``c`` slos after its own."""
     phase: Phase = field(default=Phase.QUEUED, init=False)
-    order: Nanos = field(default=0, init=False)
+    order: Nanos = field(init=False)
     """Its place in queues, earliest first: its due, later by one slo per class. The scheduler
     sets it."""
     home: int = field(default=0, init=False)
@@ -118,12 +118,12 @@ class Request:
     moves: int = field(default=0, init=False)
     """How often it has changed its phase. Tells what was arranged for an earlier stay in a phase
     from what counts."""
-    latest: Nanos = field(default=0, init=False)
+    latest: Nanos = field(init=False)
     """Last instant at which an answer is on time by one of the two measures."""
 
     def __post_init__(self) -> None:
         self.order = self.due
-        self.latest = max(self.due, self.promise)
+        self.latest = self.due if self.due > self.promise else self.promise
 
     def move(self, to: Phase) -> None:
         """Enter phase ``to``.

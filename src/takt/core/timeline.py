@@ -65,10 +65,12 @@ class Timeline:
         return outcomes
 
     def _start(self, launch: Launch, at: Nanos) -> None:
-        lane, requests = launch.lane, launch.requests
-        rows = [self._instants[seq] for seq in requests]
-        for instants in rows:
+        lane = launch.lane
+        rows: list[list[Nanos]] = []
+        for seq in launch.requests:
+            instants = self._instants[seq]
             instants.append(at)
+            rows.append(instants)
         self._running[lane] = at, rows
         self.rows[lane.stage].append(len(rows))
 

@@ -207,8 +207,10 @@ class _Device:
         for launch in launches:
             work = launch.work(self._architecture[launch.model])
             running = self._running_on[launch.lane.device]
-            solo = None if self._vary is None else self._vary(self._costs.solo(work))
-            running.start(launch.lane, work, now, solo=solo)
+            if self._vary is None:
+                running.start(launch.lane, work, now)
+            else:
+                running.start(launch.lane, work, now, self._vary(self._costs.solo(work)))
         self._next_end = self._find_next_end()
 
     def _wake_up_at(self, wake_at: Nanos | None) -> None:
@@ -230,11 +232,12 @@ class _Device:
         """Tell the scheduler of launches that end at ``now``."""
         if now != self._next_at:
             return  # what this entry was made for has moved or gone
-        while (end := self._next_end) is not None and end[0] <= now:
-            lane = end[1]
+        end = self._next_end
+        while end is not None and end[0] <= now:
+            _, lane = end
             self._running_on[lane.device].finish(lane, now)
             self._scheduler.finish(lane, now)
-            self._next_end = self._find_next_end()
+            end = self._next_end = self._find_next_end()
         self._agenda.add_last(self._decide)
 
 
@@ -247,8 +250,8 @@ class _Pending:
     sent: Nanos
     uplink: Nanos
     slo: Nanos
-    phase: Phase = Phase.QUEUED
-    """Its outcome, once it has one."""
+    is_served: bool = False
+    """Whether its answer is a chunk, once there is one."""
 
 
 class _Loop:
@@ -350,7 +353,7 @@ class _Loop:
 
     def _answer(self, outcome: Outcome, now: Nanos) -> None:
         pending = self._pending.pop(outcome.seq)
-        pending.phase = outcome.phase
+        pending.is_served = outcome.phase is Phase.SERVED
         robot = pending.robot
         downlink = self._fleet.network.down(CHUNK_BYTES, self._num_sending + 1, robot.downlink)
         self._agenda.add(now + downlink, self._receive, pending)
@@ -360,7 +363,7 @@ class _Loop:
     def _receive(self, pending: _Pending, now: Nanos) -> None:
         self._length = max(self._length, now)
         robot = pending.robot
-        if pending.phase is Phase.SERVED:
+        if pending.is_served:
             self._ask_at(robot, robot.receive(pending.ask.first_timestep, now))
         else:
             self._ask_at(robot, robot.refused(now))
@@ -402,8 +405,7 @@ def _collector_paused() -> Generator[None]:
 
 def _record(pending: _Pending, outcome: Outcome, downlink: Nanos) -> RequestRecord:
     """What the robot saw of one request."""
-    served = outcome.phase is Phase.SERVED
-    _, _, _, queue, prefix, wait, denoise = outcome
+    _, phase, at, queue, prefix, wait, denoise = outcome
     stages = StageTimes(pending.uplink, queue, prefix, wait, denoise, downlink)
     return RequestRecord(
         robot=pending.robot.name,
@@ -411,9 +413,9 @@ def _record(pending: _Pending, outcome: Outcome, downlink: Nanos) -> RequestReco
         sent=pending.sent,
         slo=pending.slo,
         due=pending.ask.dry_at,
-        answered=outcome.at + downlink if served else None,
-        outcome=_OUTCOME[outcome.phase],
-        stages=stages if served else None,
+        answered=at + downlink if pending.is_served else None,
+        outcome=_OUTCOME[phase],
+        stages=stages if pending.is_served else None,
     )
 
 

@@ -56,6 +56,7 @@ class SimulatedRobot:
         self.queue: ActionQueue[int] = ActionQueue()
         self._rule = ThresholdRule(threshold=group.threshold)
         self._tick = group.tick
+        self._chunk = range(group.horizon)
         self._ticks = 0
         self._asks = Random(f"{seed}/{name}/asks")
         self._period = 0 if group.rate_hz is None else round(SECOND / group.rate_hz)
@@ -84,7 +85,7 @@ class SimulatedRobot:
         self.catch_up(now)
         if first_timestep >= self._newest_timestep:
             self._newest_timestep = first_timestep
-            self.queue.merge(first_timestep, range(self.group.horizon))
+            self.queue.merge(first_timestep, self._chunk)
         if self._period:
             return None
         # The rule is looked at after a tick's action was taken, so never before the next tick.
@@ -113,7 +114,7 @@ class SimulatedRobot:
     def _cycle(self) -> Nanos:
         """Time in which a fresh chunk drains until a closed-loop robot asks again."""
         full: ActionQueue[int] = ActionQueue()
-        full.merge(0, range(self.group.horizon))
+        full.merge(0, self._chunk)
         return max(self._rule.ticks_until_due(full), 1) * self._tick
 
     def _open_loop_ask(self) -> Nanos:

@@ -26,6 +26,8 @@ from takt.units import Nanos
 
 __all__ = ["Lockstep"]
 
+_PREFIX, _DENOISE = Stage  # by names of their own, see takt.core.scheduler
+
 
 @dataclass(frozen=True, slots=True)
 class Lockstep:
@@ -65,9 +67,9 @@ class Lockstep:
         """Start the next pair once both lanes are idle."""
         if view.running:
             return NOTHING
-        prefix = next_batch(view, Stage.PREFIX)
+        prefix = next_batch(view, _PREFIX)
         # What was gathered must go in one launch: see takt.core.gathering.
-        denoise = (whole_batch if self.gathering else next_batch)(view, Stage.DENOISE)
+        denoise = (whole_batch if self.gathering else next_batch)(view, _DENOISE)
         if prefix is None or denoise is None or self._may_wait(view, denoise, prefix, now):
             return self._start_alone(view.profile, prefix, denoise)
         units = view.profile.units
