@@ -36,13 +36,16 @@ class PacedFleet:
     gpu: str
     models: tuple[str, ...]
     """As many robots of each."""
+    network_of: str
+    """Model whose robots' way in and out is measured. A plan has one network for all; the robots
+    with the shortest promise decide how many are carried."""
 
 
 FLEETS = {
-    "pi0": PacedFleet(gpu="rtx-pro-6000", models=("pi0",)),
+    "pi0": PacedFleet(gpu="rtx-pro-6000", models=("pi0",), network_of="pi0"),
     # On the larger GPU 130 robots would send 400 MB/s, and the computer were the limit.
-    "smolvla": PacedFleet(gpu="a6000", models=("smolvla",)),
-    "mix": PacedFleet(gpu="rtx-pro-6000", models=("pi0", "smolvla")),
+    "smolvla": PacedFleet(gpu="a6000", models=("smolvla",), network_of="smolvla"),
+    "mix": PacedFleet(gpu="rtx-pro-6000", models=("pi0", "smolvla"), network_of="smolvla"),
 }
 
 

@@ -12,10 +12,12 @@ attainment over five draws of the robots' phases reaches 98 %. And both have the
 device and the computer, not luck.
 
 The computer that plays the GPU has a part in every request that the GPU has not. It is measured
-once per fleet, with a few robots: a request's time outside the device (sockets, decoding, the link)
-is the network of every plan; the hand-over from one launch to the next is added to every launch's
-time, as a profile of this computer's own cores contains it. Launches vary, a profile has medians:
-how much they do is measured along with it, and every plan lets them.
+once per fleet, with a few robots of the model whose promise is shortest: a request's time outside
+the device (sockets, decoding, the link) is the network of every plan, and what of it passes before
+the server has read a request or after it has answered is the network allowance of every server; the
+hand-over from one launch to the next is added to every launch's time, as a profile of this
+computer's own cores contains it. Launches vary, a profile has medians: how much they do is measured
+along with it, and every plan lets them.
 
 Start reading at :class:`PacedDevices`; ``paced_cells.py`` says what is measured and in which order,
 ``paced_running.py`` runs the commands, ``paced_section.py`` writes what came of it.
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +46,11 @@ from benchmarks.truth.part import Cell, Claim, Found
 
 from takt.server.fleet_file import FleetFile
 
-__all__ = ["PART", "PacedDevices", "outside_of", "seconds_told"]
+__all__ = ["PART", "PacedDevices", "measured_again", "outside_of", "seconds_told"]
 
 TARGET = 0.98
+_PLAN_PERIODS = 5
+"""How much longer a draw of a plan is than an epoch."""
 _ROOT = Path(__file__).parents[2]
 _TOOK = re.compile(r"measured in (?:(\d+) min )?([\d.]+) s")
 
@@ -97,12 +101,12 @@ class PacedDevices:
         folder: Path,
         **_: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        models, trace = FLEETS[fleet].models, folder / f"outside-{fleet}.jsonl"
-        options = ["--paced", FLEETS[fleet].gpu, "--paced-seed", str(seed), "--openpi", "0"]
-        options += [f"--model={model}" for model in models]
+        asked, trace = FLEETS[fleet], folder / f"outside-{fleet}.jsonl"
+        options = ["--paced", asked.gpu, "--paced-seed", str(seed), "--openpi", "0"]
+        options += [f"--model={model}" for model in asked.models]
         options += ["--formation", "monolithic", "--trace", str(trace)]
         with served(options) as address:
-            counts = {model: robots // len(models) for model in models}
+            counts = {asked.network_of: robots}
             told = bench(address, counts, epochs=epochs, seconds=seconds, folder=folder)
         profile = json.loads(_profiled(fleet, seed, folder).read_text(encoding="utf-8"))
         with trace.open(encoding="utf-8") as lines:
@@ -130,11 +134,12 @@ class PacedDevices:
     ) -> dict[str, Any]:
         chosen = FLEETS[fleet]
         profile = _here(fleet, seed, found, folder)
-        draws = ["--json", f"--seeds={epochs}", f"--seconds={seconds:g}"]
+        draws = ["--json", f"--seeds={epochs}"]
         robots = [f"--robots={model}=1" for model in chosen.models]
         asked = [f"--model={chosen.models[0]}"] if len(robots) == 1 else robots
         said = takt(
-            *("plan", f"--profile={profile}", *asked, f"--formation={formation}", *draws),
+            *("plan", f"--profile={profile}", *asked, f"--formation={formation}"),
+            *(*draws, f"--seconds={seconds:g}"),
             folder=folder,
             log="plan",
         )
@@ -150,7 +155,9 @@ class PacedDevices:
         )
         path = folder / f"{fleet}-{seed}-{formation}.yaml"
         path.write_text(text, encoding="utf-8")
-        planned = json.loads(takt("plan", str(path), *draws, folder=folder, log="plan"))
+        # Phases repeat; what differs from period to period, the launches' times, evens out.
+        longer = f"--seconds={_PLAN_PERIODS * seconds:g}"
+        planned = json.loads(takt("plan", str(path), *draws, longer, folder=folder, log="plan"))
         return {
             "fleet_file": text,
             "gpu": chosen.gpu,
@@ -182,17 +189,15 @@ class PacedDevices:
         path = folder / f"{fleet}-{seed}-{formation}.yaml"
         path.write_text(planned["fleet_file"], encoding="utf-8")
         groups = FleetFile.read(path).fleet().resized(robots).robots
-        outside = found[f"outside {fleet}"]
-        allowance = f"--network-allowance-ms={outside['up_ms'] + outside['down_ms']:g}"
-        with served(["--fleet", str(path), allowance]) as address:
-            told = bench(
-                address,
-                {group.model: group.count for group in groups},
-                epochs=epochs,
-                seconds=seconds,
-                folder=folder,
-            )
-        return measured_of(told, TARGET)
+        counts = {group.model: group.count for group in groups}
+        allowance = f"--network-allowance-ms={found[f'outside {fleet}']['allowance_ms']:g}"
+
+        def measure() -> dict[str, Any]:
+            with served(["--fleet", str(path), allowance]) as address:
+                told = bench(address, counts, epochs=epochs, seconds=seconds, folder=folder)
+            return measured_of(told, TARGET)
+
+        return measured_again(measure)
 
     def _cpu(
         self,
@@ -220,7 +225,8 @@ def outside_of(told: Mapping[str, Any]) -> dict[str, float]:
     """Time of a request outside the device, on its way in and on its way out, in ms.
 
     Only the round trip is known, see ``takt.cli.driving.time_split``: half of it counts for either
-    way.
+    way. The server's clock of a request starts when it has read it: decoding and the link to the
+    worker are no part of the network allowance, else they would be taken off the promise twice.
     """
     split = {part: values["p50"] for part, values in told["split_ms"].items()}
     stages = {stage: values["p50"] for stage, values in told["stages_ms"].items()}
@@ -228,11 +234,21 @@ def outside_of(told: Mapping[str, Any]) -> dict[str, float]:
     return {
         "up_ms": round(up, 3),
         "down_ms": round(split["network"] / 2 + split["reply"], 3),
+        "allowance_ms": round(split["sender"] + split["network"] + split["reply"], 3),
         "p99_up_and_down_ms": round(
             sum(told["split_ms"][part]["p99"] for part in ("sender", "network", "decode", "reply")),
             3,
         ),
     }
+
+
+def measured_again(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What is measured, once more if the robots themselves were late; never because of the answer.
+
+    Robots have computers of their own: where ours was held up, the server was not measured.
+    """
+    first = measure()
+    return {**measure(), "is_second": True} if first["is_client_the_limit"] else first
 
 
 def _profiled(fleet: str, seed: int, folder: Path) -> Path:

@@ -240,9 +240,9 @@ def _outside(found: Found) -> Iterator[str]:
             for fleet, it in outside
         )
         yield (
-            "The computer's own part, medians with 8 robots, which every plan reckons with: a"
-            " request's way in and out (sockets, decoding, the link), and the hand-over from one"
-            f" launch to the next: {said}."
+            "The computer's own part, medians with 8 robots (of a mix those with the shortest"
+            " promise), which every plan reckons with: a request's way in and out (sockets,"
+            f" decoding, the link), and the hand-over from one launch to the next: {said}."
         )
         tails = ", ".join(
             f"{TITLES.get(fleet, fleet)} {it['p99_up_and_down_ms']:.0f} ms"
@@ -267,10 +267,12 @@ def _cpu(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     }
     said = ", ".join(f"{n} {median(v):.2f} (most {max(v):.2f})" for n, v in shares.items())
     limited = sum(it["is_client_the_limit"] for it in cells)
+    again = sum(it.get("is_second", False) for it in cells)
     yield (
         f"Cores used by client, gateway and worker, on the same computer: {said}; in {limited} of"
         f" {len(cells)} runs `takt bench` called itself the limit (a process above {_BUSY:.0%} of a"
-        " core, or 1 % of observations more than 5 ms late)."
+        " core, or 1 % of observations more than 5 ms late); so it had said of the first try of"
+        f" {again}, which were measured a second time."
     )
     yield f"{sum(it['issued'] for it in cells)} requests were issued; every chunk was the robot's."
 

@@ -59,9 +59,19 @@ def measured(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any
 def test_a_clear_verdict_ends_the_run(
     fakes: FakeSenders, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fakes.epochs = [BAD] * 5
+
     found = measured(capsys)
 
-    assert (found["holds"], len(found["epochs"]), found["stopped_early"]) == (True, 3, True)
+    assert (found["holds"], len(found["epochs"]), found["stopped_early"]) == (False, 3, True)
+
+
+def test_one_robot_on_time_is_asked_in_all_epochs(
+    fakes: FakeSenders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = measured(capsys)
+
+    assert (found["holds"], len(found["epochs"]), found["stopped_early"]) == (True, 5, False)
 
 
 def test_a_verdict_in_doubt_takes_all_epochs(
@@ -78,7 +88,7 @@ def test_every_epoch_has_other_phases(fakes: FakeSenders) -> None:
     assert bench("--seed", "7", "--seconds", "3", "--warm-up-seconds", "0.5") == 0
 
     assert fakes.orders[0] == Epoch(7, ms(500), seconds(3))
-    assert [order.seed for order in fakes.orders] == [7, 8, 9]
+    assert [order.seed for order in fakes.orders] == [7, 8, 9, 10, 11]
 
 
 def test_robots_behave_as_told(fakes: FakeSenders) -> None:
@@ -111,7 +121,7 @@ def test_requests_and_a_picture_are_written(
     assert bench("--csv", str(table), "--plot", str(plot)) == 0
 
     with table.open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == 180
+        assert len(list(csv.DictReader(file))) == 300
     assert plot.read_bytes().startswith(b"<?xml")
     assert "1 robot holds 98.00%" in capsys.readouterr().out
 

@@ -56,17 +56,17 @@ def said(asking: Answer, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_the_worst_robot_and_what_was_decided_early_stand_in_the_figures() -> None:
-    found = figures(answer(measured(4, *SURE), measured(5, 0.99, 0.99, 1.0, 0.98)), "h100", 2.0)
+    found = figures(answer(measured(50, *SURE), measured(51, 0.99, 0.99, 1.0, 0.98)), "h100", 2.0)
 
-    assert found["robots_at_target"] == 5
+    assert found["robots_at_target"] == 51
     assert found["worst_robot"] == pytest.approx(0.495)
     assert [row["decided_early"] for row in found["attainment"]] == [True, False]
 
 
 def test_a_person_reads_both_as_well(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(answer(measured(4, *SURE), measured(5, *LOST)), capsys)
+    out = said(answer(measured(50, *SURE), measured(51, *LOST)), capsys)
 
-    assert "4 robots hold 98% on h100" in out
+    assert "50 robots hold 98% on h100" in out
     assert "the worst of them gets 50.00% of its answers in time" in out
     assert "3, early" in out
     assert "early: fewer than 4 draws left no doubt at 99 %" in out

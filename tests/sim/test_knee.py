@@ -98,13 +98,42 @@ def test_where_the_mean_holds_and_the_bound_does_not_the_bound_is_looked_for_low
 
 
 def test_a_population_without_doubt_is_drawn_three_times_and_one_in_doubt_to_the_end() -> None:
-    device = Attained(20, slope=0.02, noise=0.004)
+    device = Attained(80, slope=0.02, noise=0.004)
 
     knee = find_knee(device.run, Criterion(num_draws=20))
 
     draws = {it.population: len(it.draws) for it in knee.measured}
     assert draws[min(draws)] == 3
     assert max(draws.values()) == 20
+
+
+@pytest.mark.parametrize(
+    ("population", "sure_after"), [(60, 3), (50, 3), (30, 5), (15, 10), (9, 20)]
+)
+def test_nobody_late_is_no_proof_before_enough_robots_were_drawn(
+    population: int, sure_after: int
+) -> None:
+    def run(jobs: Sequence[Job]) -> list[Draw]:
+        return [Draw(float(job.population <= population), 1.0, {}) for job in jobs]
+
+    knee = find_knee(run, Criterion(), near=population)
+
+    (drawn,) = [it.draws for it in knee.measured if it.population == population]
+    assert len(drawn) == sure_after
+
+
+def test_a_robot_that_is_late_in_a_later_draw_alone_moves_the_published_knee() -> None:
+    """Ten robots are on time in three draws, and two of them never in the other two."""
+
+    def run(jobs: Sequence[Job]) -> list[Draw]:
+        return [
+            Draw(0.8 if job.population >= 10 and job.seed in (3, 4) else 1.0, 0.0, {})
+            for job in jobs
+        ]
+
+    knee = find_knee(run, Criterion(num_draws=5), near=10)
+
+    assert knee.robots_by_mean == 9
 
 
 def test_draws_have_the_same_seeds_at_every_population() -> None:

@@ -131,7 +131,8 @@ class Bench:
         if self.csv is not None and not self.csv.parent.is_dir():
             raise UsageError(f"--csv {self.csv}: no folder {self.csv.parent}")
         check_picture("--plot", self.plot)
-        self._drive(self.server or "127.0.0.1").check()
+        address = "127.0.0.1" if self.server is None else self.server
+        self._drive(address).check(address="--server")
 
     @contextmanager
     def _address(self, console: Console) -> Generator[str, None, None]:
@@ -174,8 +175,7 @@ class Bench:
         return result
 
     def _is_clear(self, epochs: list[EpochResult]) -> bool:
-        issued = sum(epoch.issued for epoch in epochs)
-        return is_clear([epoch.draw for epoch in epochs], self.target, issued)
+        return is_clear([epoch.draw for epoch in epochs], self.target, len(epochs[0].runs))
 
     def _give_out(
         self, epochs: list[EpochResult], figures: dict[str, Any], console: Console

@@ -12,7 +12,9 @@ The rule, of which nothing is estimated or fitted:
    bracket until one fails, and one more; where the first one does not hold, also downwards until
    one does. The knee is the largest population up to which all hold.
 3. A population whose first draws leave no doubt, by the same bound at 99 %, is not drawn further.
-   Below 0.9 times the bracket only every tenth part of it is looked at.
+   Draws in which nobody is late agree exactly, and their bound says nothing; so a population holds
+   early only when enough robots were seen, see :meth:`Measured.is_sure`. Below 0.9 times the
+   bracket only every tenth part of it is looked at.
 
 Beside it stands the criterion of Robion (arXiv 2609.12075), the mean over the first five draws: it
 is more generous, and it is the one to show beside that paper's figures.
@@ -59,6 +61,8 @@ EPOCHS = 5
 _LOOKS = (3, 5, 10)
 """Numbers of draws after which a population may be decided early."""
 _SURE = 0.99
+_EXPECTED_LATE = 3
+"""With so many robots expected to be late, none at all is seen in one of 20 runs."""
 _BRACKET_SECONDS, _BRACKET_DRAWS = 20, 2
 _GLANCE_SECONDS, _FAR_BELOW = 2, 0.1
 """A draw of 2 s misses the mean of a long one by a few points near the knee, not by ten."""
@@ -154,10 +158,19 @@ class Measured:
         return len(self.draws) < criterion.num_draws and self.is_sure(criterion.target)
 
     def is_sure(self, target: float) -> bool:
-        """Whether these draws leave no doubt on which side of ``target`` the bound lies."""
+        """Whether these draws leave no doubt on which side of ``target`` the bound lies.
+
+        Robots whose phases collide are late in every period of a draw, so a draw is a sample of as
+        many as it has robots, however many requests they send. Above the target a bound counts
+        only when so many were drawn that, were the attainment just the target, three of them
+        would be expected to be late.
+        """
         attainments = self.attainments
         low = lower_bound(attainments, _SURE)
-        return low >= target or 2 * fmean(attainments) - low < target
+        if low >= target:
+            robots = self.population * len(self.draws)
+            return robots * (1 - target) >= _EXPECTED_LATE
+        return 2 * fmean(attainments) - low < target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
-from benchmarks.truth.paced_cells import cells_of, populations
+from benchmarks.truth.paced_cells import FLEETS, cells_of, populations
+
+from takt.hardware import model_for
 
 
 def keys(found: dict[str, Any]) -> list[str]:
@@ -13,6 +15,11 @@ def keys(found: dict[str, Any]) -> list[str]:
 def test_before_there_is_a_plan_no_population_is_measured() -> None:
     assert not [key for key in keys({}) if key.startswith("measure")]
     assert len(set(keys({}))) == len(keys({}))
+
+
+def test_the_network_of_a_plan_is_that_of_the_robots_with_the_shortest_promise() -> None:
+    for fleet in FLEETS.values():
+        assert fleet.network_of == min(fleet.models, key=lambda name: model_for(name).slo)
 
 
 def test_contestants_take_turns() -> None:

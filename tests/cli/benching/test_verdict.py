@@ -29,21 +29,21 @@ def test_the_bound_is_that_of_the_simulated_knee() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shares", "issued", "clear"),
+    ("shares", "robots", "clear"),
     [
-        ((1.0, 1.0), 1000, False),  # no look after two
-        ((1.0, 1.0, 1.0), 1000, True),
-        ((1.0, 1.0, 1.0), 149, False),  # a miss in 50 could have been missed by chance
-        ((0.5, 0.6, 0.4), 1000, True),
-        ((0.99, 0.97, 0.98), 1000, False),
-        ((1.0, 1.0, 1.0, 1.0), 1000, False),
-        ((0.999, 0.998, 0.999, 0.998, 1.0), 1000, True),
-        ((0.999,) * 7, 1000, False),
-        ((0.999,) * 20, 1000, True),
+        ((1.0, 1.0), 80, False),  # no look after two
+        ((1.0, 1.0, 1.0), 50, True),
+        ((1.0, 1.0, 1.0), 49, False),  # one robot in 50 that is always late may not be among them
+        ((0.5, 0.6, 0.4), 8, True),
+        ((0.99, 0.97, 0.98), 80, False),
+        ((1.0, 1.0, 1.0, 1.0), 80, False),
+        ((0.999, 0.998, 0.999, 0.998, 1.0), 80, True),
+        ((0.999,) * 7, 80, False),
+        ((0.999,) * 20, 8, True),
         ((), 0, False),
     ],
 )
 def test_it_stops_when_a_look_leaves_no_doubt(
-    shares: tuple[float, ...], issued: int, clear: bool
+    shares: tuple[float, ...], robots: int, clear: bool
 ) -> None:
-    assert is_clear(draws(*shares), 0.98, issued) is clear
+    assert is_clear(draws(*shares), 0.98, robots) is clear

@@ -11,7 +11,7 @@ from takt.hardware import profile_for
 from takt.hardware.measured import MeasuredProfile
 from takt.runtime.paced_device import perturbed
 from takt.runtime.profiling.cache import Cache
-from takt.runtime.profiling.grid import all_pairs, chosen_pairs, stages_of
+from takt.runtime.profiling.grid import all_pairs, chosen_pairs, grid_pairs, stages_of
 from takt.runtime.profiling.machines import PacedMachine
 from takt.runtime.profiling.median import Enough
 from takt.runtime.profiling.profiler import Profiled, Profiler, Progress
@@ -114,6 +114,24 @@ def test_the_profile_says_how_many_pairs_were_interpolated_and_how() -> None:
     assert header.num_pairs_measured == len(result.beside)
     assert header.num_pairs_measured + header.num_pairs_interpolated == num_pairs
     assert "linear in the share" in header.interpolation
+
+
+def test_a_launch_too_brief_to_slow_another_is_measured_beside_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("takt.runtime.profiling.profiler.HAND_OVER", ms(18.9))
+    seen: list[Progress] = []
+
+    result = profiled(None, "pi0", seen=seen)
+
+    brief = {work for work, median in result.solo.items() if median.value < ms(18.9)}
+    assert 0 < len(brief) < len(result.solo)
+    assert result.beside
+    assert not any(brief.intersection(pair) for pair in result.beside)
+    profile, stages = result.profile.profile, stages_of(result.profile.models)
+    skipped = [it for it in grid_pairs(stages, profile.shares) if brief.intersection(it)]
+    assert {profile.speed(*pair) for pair in skipped} == {FULL_SPEED}
+    assert seen[-1].done + 1 == seen[-1].known
 
 
 def test_what_is_cut_off_is_named() -> None:

@@ -4,9 +4,8 @@ The rule is that of :mod:`takt.sim.knee`, so that a measured capacity and a simu
 same. An epoch counts as the attainment of the model that was served worst in it. The server
 *holds* when the lower 95 % bound, one-sided, of the mean over the epochs reaches the target. After
 3, 5, 10 and every further 10 epochs the run stops early if the same bound at 99 %, upwards or
-downwards, leaves no doubt. Epochs that agree exactly have no spread, and their bound says nothing;
-so it stops no sooner than after as many requests as would show a miss, were the attainment just
-the target, 19 times out of 20: three times 1 / (1 - target).
+downwards, leaves no doubt; upwards that takes as many robots, over all epochs, as would show a
+late one: see :meth:`~takt.sim.knee.Measured.is_sure`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ __all__ = ["NothingSentError", "draw_of", "is_clear", "judged"]
 
 _LOOKS = (3, 5)
 _LOOK_EVERY = 10
-_EXPECTED_MISSES = 3
-"""With so many expected, none at all is seen in one of 20 runs."""
 
 
 class NothingSentError(TaktError):
@@ -49,15 +46,15 @@ def judged(draws: Sequence[Draw], robots: int) -> Measured:
     return Measured(population=robots, draws=tuple(draws))
 
 
-def is_clear(draws: Sequence[Draw], target: float, issued: int) -> bool:
+def is_clear(draws: Sequence[Draw], target: float, robots: int) -> bool:
     """Whether to stop after these epochs, although more were planned.
 
     Args:
         draws: The epochs.
         target: Attainment the server is to hold.
-        issued: Requests in all of them.
+        robots: Of each.
     """
     number = len(draws)
     if number not in _LOOKS and (number == 0 or number % _LOOK_EVERY):
         return False
-    return issued * (1 - target) >= _EXPECTED_MISSES and judged(draws, 0).is_sure(target)
+    return judged(draws, robots).is_sure(target)

@@ -49,7 +49,7 @@ __all__ = [
 
 INTERPOLATION = (
     "speeds, linear in the share and in the logarithm of batch sizes; other layouts as the one that"
-    " was measured"
+    " was measured; full where a launch is over within 0.2 ms"
 )
 """How pairs that were not measured got their slowdowns, for the profile's header."""
 _GRID_SHARES = 4

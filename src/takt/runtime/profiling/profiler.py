@@ -4,6 +4,10 @@ Every time that is measured is a median known to the stated relative error, or n
 slowdown is the ratio of two such medians, so its error is up to twice as large. What is measured of
 the pairs, and what the others are taken for, says :mod:`takt.runtime.profiling.grid`.
 
+A launch so brief that the worker's loop runs it itself is measured beside none: it is over before
+it could slow another one. Started again and again, it would hold the interpreter that the other
+launch needs, as no worker does, and a pair would take half a minute to show nothing.
+
 Start reading at :meth:`Profiler.run`.
 """
 
@@ -16,6 +20,7 @@ from typing import NamedTuple
 from takt.core.profile import FULL_SPEED, Profile, Work
 from takt.core.request import Stage
 from takt.hardware.measured import MeasuredProfile, ProfileHeader
+from takt.runtime.lanes import HAND_OVER
 from takt.runtime.models import LoadedModel
 from takt.runtime.profiling.bench import Bench
 from takt.runtime.profiling.cache import Cache
@@ -93,6 +98,8 @@ class Profiler:
         self._progress = progress
         self._solo: dict[Work, Median] = {}
         self._beside: dict[Pair, tuple[Median, Median]] = {}
+        self._brief: set[Pair] = set()
+        """Pairs with a side too brief to be measured beside another."""
         self._num_known = 0
         self._num_from_cache = 0
 
@@ -112,7 +119,7 @@ class Profiler:
         for work in works:
             (self._solo[work],) = self._entry(work)
         self._measure(pairs)
-        while chosen := [pair for pair in self._chosen() if pair not in self._beside]:
+        while chosen := [pair for pair in self._chosen() if pair not in self._measured()]:
             self._num_known += len(chosen)
             self._measure(chosen)
         measured = self._measured()
@@ -131,6 +138,10 @@ class Profiler:
 
     def _measure(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
+            if any(self._solo[work].value < HAND_OVER for work in pair):
+                self._brief.add(pair)
+                self._num_known -= 1
+                continue
             of_prefix, of_denoise = self._entry(*pair)
             self._beside[pair] = of_prefix, of_denoise
 
@@ -164,7 +175,8 @@ class Profiler:
         return profile_of(self._units, self._shares, solo, speeds)
 
     def _measured(self) -> dict[Pair, Speeds]:
-        return {pair: self._speeds(pair) for pair in self._beside}
+        unhindered = dict.fromkeys(self._brief, (FULL_SPEED, FULL_SPEED))
+        return {**unhindered, **{pair: self._speeds(pair) for pair in self._beside}}
 
     def _speeds(self, pair: Pair) -> Speeds:
         (prefix, denoise), (of_prefix, of_denoise) = pair, self._beside[pair]
