@@ -10,8 +10,8 @@ It needs what a robot computer has: Python 3.10, numpy, takt.client. Each part i
 
 import argparse
 import contextlib
+import signal
 import sys
-import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -80,10 +80,13 @@ def main(address: str, *, duration_s: float, log: Path | None) -> LoopStatus:
                 log=episode,
             )
         )
+        # Unheard, SIGTERM would end this program between two commands, the last one in force.
+        signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
         loop.start()  # nothing has moved before this line
         if not loop.wait_for(State.ACTIVE, timeout=seconds(10)):
             sys.exit(f"the robot did not start: {loop.status().last_failure}")
-        threading.Event().wait(duration_s)  # your program goes on; the loop runs beside it
+        # Your program goes on; the loop runs beside it.
+        loop.wait_for(State.STOPPED, timeout=seconds(duration_s))
         return loop.status()
 
 

@@ -169,7 +169,7 @@ def test_the_command_line_takes_robots_of_several_models() -> None:
 def test_a_server_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drive", "http://server"]) == 1
 
-    assert capsys.readouterr().err.startswith("takt: address 'http://server': expected host:port")
+    assert capsys.readouterr().err.startswith("takt: ADDRESS 'http://server': expected host:port")
 
 
 def test_a_run_prints_figures_as_json_and_nothing_else(

@@ -134,5 +134,5 @@ def test_a_task_without_usual_words_takes_an_instruction() -> None:
 
 
 def test_numbers_that_execute_nothing_are_refused() -> None:
-    with pytest.raises(ConfigError, match="max_steps"):
+    with pytest.raises(ConfigError, match="--max-steps"):
         Eval(env=ENV, in_process=True, max_steps=0).check()

@@ -1,5 +1,6 @@
 """Whatever goes wrong on purpose is one line on stderr and exit status 1."""
 
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def test_an_unknown_command_is_refused_with_those_that_exist(
     ("options", "message"),
     [
         (["fleet.yaml", "--sed", "3"], "Unrecognized options: --sed, 3; see: takt simulate --help"),
-        (["fleet.yaml", "--seed", "x"], "Error parsing --seed: no type matching INT"),
+        (["fleet.yaml", "--seed", "x"], "--seed: expected a whole number, got 'x'"),
         (["fleet.yaml", "--seed"], "Missing value for argument '--seed'"),
         ([], "Missing from takt simulate: FLEET.yaml"),
         (["one.yaml", "two.yaml"], "Unrecognized options: two.yaml; see"),
@@ -93,6 +94,21 @@ def test_a_bad_option_is_refused_on_one_line(
 
     assert said.startswith(message)
     assert said.endswith("; see: takt simulate --help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["drive", "h:1", "--rate-hz", "x"], "--rate-hz: expected a number, got 'x'"),
+        (["drive", "h:1", "--slo-ms", "x"], "--slo-ms: expected a number, got 'x'"),
+        (["serve", "--openpi", "1.5"], "--openpi: expected a whole number, got '1.5'"),
+        (["serve", "--lerobot", "x"], "--lerobot: expected a whole number, got 'x'"),
+    ],
+)
+def test_what_is_no_number_is_refused_by_the_name_of_its_option(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert refused(capsys, *arguments) == f"{message}; see: takt {arguments[0]} --help"
 
 
 def test_a_mistyped_option_is_named_before_one_that_is_missing(
@@ -142,6 +158,8 @@ def test_an_interrupted_command_says_nothing(
     failing.raises = KeyboardInterrupt()
 
     assert main(["fail"]) == 130
+    failing.raises = KeyboardInterrupt(signal.SIGTERM)
+    assert main(["fail"]) == 143
     assert capsys.readouterr() == ("", "")
 
 

@@ -59,7 +59,7 @@ def test_the_second_time_everything_is_in_the_cache(capsys: pytest.CaptureFixtur
         ([], "nothing to measure: give at least one --model"),
         (["--model", "echo", "--without-waiting"], "--without-waiting is for --paced"),
         (["--model", "echo", "--most-seconds", "0"], "--most-seconds must lie in 0 to 3600"),
-        (["--model", "echo", "--relative-error", "0.7"], "relative_error must lie above 0"),
+        (["--model", "echo", "--relative-error", "0.7"], "--relative-error must lie above 0"),
         (["--model", "echo", "--layout", "echo"], "--layout 'echo': expected NAME=N"),
         (["--model", "echo", "--layout", "echo=7"], "--layout echo: expected 0..0, got 7"),
         (["--model", "echo", "--plot", "a.pdf"], "a plot ends in .png or .svg"),

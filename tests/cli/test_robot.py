@@ -3,8 +3,9 @@
 import io
 import json
 import math
+import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 from tests.client.fakes import FakeConnection
 
+from takt.cli.interruption import Interruption
 from takt.cli.main import main
 from takt.cli.robot import DriveRobot
 from takt.client.answer import Answer
@@ -34,6 +36,8 @@ class Door:
     """Opens after 12 steps that move it."""
 
     opened: ClassVar[list[tuple[str, int]]] = []
+    stepped: ClassVar[list[Any]] = []
+    at_move: ClassVar[dict[int, Any]] = {}
 
     def __init__(self, task: str, *, seed: int) -> None:
         self.opened.append((task, seed))
@@ -49,7 +53,10 @@ class Door:
         return np.full((112, 112, 3), 90, np.uint8)
 
     def step(self, action: Any) -> bool:  # noqa: ANN401
-        self.moved += bool(action[:3].any())
+        self.stepped.append(np.array(action))
+        if action[:3].any():
+            self.moved += 1
+            self.at_move.get(self.moved, lambda: None)()
         return self.moved >= 12
 
     def close(self) -> None:
@@ -64,6 +71,7 @@ class Server:
         self.answers: float = math.inf
         self.code = "failed"
         self.refusals: list[Exception] = []
+        self.on_refusal: Callable[[], None] = lambda: None
         self.dialled: list[dict[str, Any]] = []
         self.connections: list[FakeConnection] = []
 
@@ -76,6 +84,7 @@ class Server:
 
     def _ask(self, seen: Mapping[str, object]) -> Answer:
         if self.refusals:
+            self.on_refusal()
             raise self.refusals.pop(0)
         if self.answers <= 0:
             raise RefusedError("no more today", code=self.code)
@@ -86,17 +95,21 @@ class Server:
 @pytest.fixture(autouse=True)
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     Door.opened.clear()
+    Door.stepped.clear()
+    Door.at_move.clear()
     server = Server()
     monkeypatch.setattr("takt.cli.evaluating.environments.MetaworldTask", Door)
     monkeypatch.setattr("takt.cli.robot.connect", server.connect)
-    before = threading.active_count()
+    before = threading.enumerate()
     yield server
-    assert threading.active_count() == before
+    for thread in [thread for thread in threading.enumerate() if thread not in before]:
+        thread.join(20)  # it may still be about to end
+        assert not thread.is_alive()
     assert all(connection.closed.is_set() for connection in server.connections)
 
 
 def driven(**options: Any) -> dict[str, Any]:  # noqa: ANN401
-    return DriveRobot(**{**FAST, **options}).drive(Console(file=io.StringIO()))
+    return DriveRobot(**{**FAST, **options}).drive(Console(file=io.StringIO()), Interruption())
 
 
 def test_figures_tell_what_was_run_and_how_it_went() -> None:
@@ -239,6 +252,57 @@ def test_people_get_sentences_at_the_end(capsys: pytest.CaptureFixture[str]) -> 
     assert said.startswith("episode 1 of 1: solved after")
     assert "solved 1 of 1: 100%" in said
     assert "12 actions in" in said
+
+
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_robot_and_tells_what_was_run(
+    number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Door.at_move[5] = lambda: signal.raise_signal(number)
+    arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200", "--json"]
+
+    status = main([*arguments, "--episodes", "3", "--log", str(tmp_path / "run.jsonl")])
+
+    figures = json.loads(capsys.readouterr().out)
+    assert status == 128 + number
+    assert figures["broken_off"]
+    assert figures["endings"] == {"stopped": 1}
+    assert figures["executed"] == sum(action[:3].any() for action in Door.stepped) == 5
+    assert not Door.stepped[-1][:3].any()  # the displacement in force is nothing
+    told = summary(read_episode(tmp_path / "run-0.jsonl"))
+    assert told["is_complete"]
+    assert told["changes"][-1]["cause"] == "stop"
+
+
+def test_a_signal_between_episodes_ends_the_run_and_tells_those_before(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def connect(address: str, **options: Any) -> FakeConnection:  # noqa: ANN401
+        if len(server.dialled) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return server.connect(address, **options)
+
+    monkeypatch.setattr("takt.cli.robot.connect", connect)
+    arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200"]
+
+    assert main([*arguments, "--episodes", "3"]) == 143
+
+    said = capsys.readouterr().out
+    assert "solved 1 of 1" in said
+    assert "the run was broken off" in said
+
+
+def test_a_signal_before_anything_was_run_ends_it_without_figures(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refusals = [RefusedError("later", code="busy")]
+    server.on_refusal = lambda: signal.raise_signal(signal.SIGTERM)
+
+    assert main(["robot", "--env", ENV, "--server", "here:1"]) == 143
+
+    assert capsys.readouterr() == ("", "")
+    assert not Door.stepped
 
 
 @pytest.mark.parametrize(

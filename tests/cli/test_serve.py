@@ -129,7 +129,7 @@ def test_a_promise_of_the_operator_comes_first() -> None:
     [
         (["--paced", "h100", "--model", "mini"], "no stand-in for 'mini'; there are: pi0"),
         (["--paced", "rtx-9000", "--model", "pi0"], "no device 'rtx-9000'; known: rtx-pro-6000"),
-        (["--paced-seed", "1", "--model", "echo"], "paced_seed is for a paced device"),
+        (["--paced-seed", "1", "--model", "echo"], "--paced-seed is for --paced GPU"),
         (["--fleet", "fleet.yaml", "--model", "echo"], "--model: the fleet file says what"),
         (["--fleet", "fleet.yaml", "--slo-ms", "9"], "--slo-ms: the fleet file says what"),
         (["--fleet", "no-such.yaml"], "no-such.yaml: no such file"),

@@ -48,6 +48,8 @@ def test_a_model_that_failed_is_said_once_and_what_nobody_wants_to_know_never(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     narrator = Narrator("h100")
+    narrator.say("gateway-0", {"event": "listening", "door": "openpi", "host": "h", "port": 1})
+    capsys.readouterr()
     failed = {"event": "model_failed", "model": "pi0", "reason": "no such file"}
     for process in ("worker-0", "gateway-0"):
         narrator.say(process, failed)
@@ -81,3 +83,18 @@ def test_a_choice_is_announced_to_people(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr()
     assert said.err == "simulating formations for device gpu, a minute at most\n"
     assert said.out == ""
+
+
+def test_why_a_model_failed_is_not_said_by_a_server_that_never_came_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    narrator = Narrator(None)
+    narrator.say("worker-0", {"event": "model_failed", "model": "pi0", "reason": "no such file"})
+
+    assert capsys.readouterr().err == ""
+
+    narrator.say("gateway-0", {"event": "listening", "door": "openpi", "host": "h", "port": 1})
+
+    assert capsys.readouterr().err == (
+        "model pi0 failed to load: no such file\nopenpi door at ws://h:1\n"
+    )

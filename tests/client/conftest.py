@@ -5,9 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
+PATIENCE_S = 20.0
+
 
 @pytest.fixture
 def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
+    before = threading.enumerate()
     yield
-    assert threading.active_count() == before
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in left:  # one that has been told to end may still be about to
+        thread.join(PATIENCE_S)
+    assert [thread for thread in left if thread.is_alive()] == []

@@ -46,6 +46,12 @@ def test_a_url_that_names_a_model_leaves_no_room_for_another() -> None:
         "http://server:8000",
         "server:port",
         "server:99999",
+        "server:0",
+        "8000",
+        "10.0.7",
+        "300.1.1.1:8000",
+        "server:80 ",
+        "server\t:80",
         "[::1",
         "two words",
         "line\r\nbreak:80",
@@ -53,8 +59,13 @@ def test_a_url_that_names_a_model_leaves_no_room_for_another() -> None:
     ],
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="address"):
-        server_address(address)
+    with pytest.raises(UsageError) as refused:
+        server_address(address, called="--server")
+
+    assert str(refused.value) == (
+        f"--server {address!r}: expected host:port, such as 127.0.0.1:8000,"
+        " or a ws:// or wss:// URL"
+    )
 
 
 def test_an_address_is_shown_with_its_port() -> None:

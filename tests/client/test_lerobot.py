@@ -229,7 +229,9 @@ def test_both_calls_share_the_time_of_one_answer() -> None:
     assert server.timeouts == [ms(1000), ms(700)]
 
 
-@pytest.mark.parametrize("address", ["", "http://host:1", "host:port", "a b", "host/path", "u@h:1"])
+@pytest.mark.parametrize(
+    "address", ["", "http://host:1", "host:port", "a b", "host/path", "u@h:1", "h:0", "8080"]
+)
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="address"):
         connect_lerobot(
@@ -252,6 +254,7 @@ def test_a_chunk_of_no_actions_is_refused_before_anybody_is_asked() -> None:
         )
 
 
+@pytest.mark.slow
 @given(
     latencies=st.lists(st.integers(0, 9), min_size=1, max_size=10),
     threshold=st.sampled_from([0.0, 0.3, 0.5, 0.9]),

@@ -68,7 +68,9 @@ def test_a_server_that_goes_and_comes_is_connected_again_and_the_robot_resumed_b
             raise ConnectionLostError("gone", code="closed")
         return still(observation)
 
-    with loop_of(connect=lambda: InProcess(policy)) as loop:
+    old_soon = ContractRules(max_action_age=seconds(2), t_hold=ms(50), t_stop=None)
+    settings = LoopSettings(control_hz=200.0, contract=old_soon)
+    with loop_of(connect=lambda: InProcess(policy), settings=settings) as loop:
         loop.start()
         assert loop.wait_for(State.ACTIVE, timeout=PATIENCE)
         is_up.clear()

@@ -1,5 +1,6 @@
 """However a loop ends, by a mistake, Ctrl-C or its closing, the robot is left stopped."""
 
+import signal
 import threading
 from collections.abc import Callable, Mapping
 
@@ -80,6 +81,19 @@ def test_ctrl_c_in_a_tick_by_hand_stops_the_robot_and_reaches_the_program() -> N
         loop.tick()
 
     assert loop.state is State.STOPPED
+
+
+def test_a_signal_handler_stops_the_robot_whatever_the_main_thread_waits_for() -> None:
+    with loop_of() as loop:
+        before = signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
+        try:
+            loop.start()
+            assert loop.wait_for(State.ACTIVE, timeout=PATIENCE)
+            with loop._changed:  # as where it waits for a state
+                signal.raise_signal(signal.SIGTERM)
+            assert loop.wait_for(State.STOPPED, timeout=PATIENCE)
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Interrupted(FakeRobot):

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
 from tests.client.rig import AT_ONCE, PLAIN, Rig, counting, pose_of, values
 
 from takt.client.episode_log import EpisodeLog
 from takt.client.loop_settings import LoopSettings
+from takt.client.mailbox import Asked, Posted
 from takt.robot.contract_rules import ContractRules
 from takt.robot.contract_table import State
 from takt.testing import ManualClock
@@ -72,6 +75,61 @@ def test_sync_looks_no_earlier_when_commands_are_interpolated() -> None:
         each for each in rig.executed if each.timestep == 4 and each.is_whole
     )
     assert rig.asked[1].posted.observed == last_of_first_chunk.at + settings.control_period
+
+
+def onwards(asked: Asked) -> np.ndarray:
+    """What a policy says that goes on at one speed from where it sees the robot."""
+    return pose_of(asked.observation) + np.arange(1, 21)[:, None] / 100.0
+
+
+@pytest.mark.parametrize("commands_per_action", [1, 2, 5])
+def test_a_robot_that_goes_on_at_one_speed_does_so_across_chunks(commands_per_action: int) -> None:
+    hz = 10.0 * commands_per_action
+    settings = LoopSettings(control_hz=hz, policy_hz=10.0, contract=AT_ONCE)
+    rig = Rig(settings, latency=ms(350), chunk=onwards).started()
+    rig.run(seconds(6))
+
+    steps = np.diff([sent.values[0] for sent in rig.sent])
+    assert rig.motion.splices.count > 3
+    assert np.allclose(steps, 0.01 / commands_per_action)
+
+
+def test_an_observation_that_waits_is_renewed_only_where_it_shows_whole_actions() -> None:
+    settings = LoopSettings(control_hz=50.0, policy_hz=10.0, contract=AT_ONCE)
+    rig = Rig(settings, latency=ms(60)).started()
+    rig.run(seconds(1))
+    waiting: list[Posted] = []
+    for _ in range(90):  # nobody takes it
+        rig.motion.tick(rig.clock.now())
+        rig.clock.advance(ms(20))
+        posted = rig.mailbox._posted
+        if posted is not None and posted not in waiting:
+            waiting.append(posted)
+
+    assert len(waiting) > 3
+    for posted in waiting:
+        # The robot stands where its last command sent it, and each says its timestep in hundredths.
+        shown = float(pose_of(posted.observation)[0])
+        assert shown == pytest.approx((posted.first_timestep - 1) / 100)
+
+
+def test_a_slowed_robot_does_not_wait_for_the_end_of_an_action_to_ask_again() -> None:
+    rules = ContractRules(
+        resume_ramp=0, degraded_speed=0.05, t_hold=seconds(9), max_action_age=seconds(60)
+    )
+    settings = LoopSettings(control_hz=50.0, policy_hz=10.0, contract=rules)
+    rig = Rig(settings, latency=ms(60)).started()
+    rig.run(seconds(2))
+    rig.latency = seconds(60)
+    rig.run_until(State.DEGRADED)
+    rig.run(ms(40))
+    executed, asked = rig.motion.executed, len(rig.asked)
+
+    rig.latency, rig.is_cut = ms(60), True
+    rig.run(ms(400))  # at this speed an action takes 2 s
+
+    assert rig.motion.executed <= executed + 1
+    assert len(rig.asked) > asked + 3
 
 
 def test_one_observation_is_under_way_at_a_time() -> None:

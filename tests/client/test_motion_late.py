@@ -34,6 +34,7 @@ def test_a_cut_ends_in_hold_within_t_hold_of_the_last_valid_action() -> None:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 10).map(ms), min_size=80, max_size=80))
 def test_ticks_that_begin_late_by_half_a_period_still_hold_in_time(late: list[int]) -> None:
     rig = Rig(PLAIN, chunk=lambda asked: counting(asked, 5)).started()

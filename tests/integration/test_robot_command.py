@@ -1,7 +1,16 @@
 """``takt robot`` through a real server, in an environment that is stepped on the wall clock."""
 
+import fcntl
 import json
+import os
+import pty
+import signal
+import subprocess
 import sys
+import termios
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +23,11 @@ from takt.cli.main import main
 from takt.client.episode import read_episode, summary
 from takt.units import SECOND
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-READY = 60 * SECOND
-ECHO = ["--model", "echo", "--openpi", "0"]
+READY = 120 * SECOND
+ECHO = ["--model", "echo", "--openpi", "0", "--slo-ms", "30000", "--hang-ms", "30000"]
+"""A slow computer answers late, and that is no failure here."""
 
 
 class Counter:
@@ -110,3 +120,98 @@ def test_a_server_that_is_not_there_is_said_in_a_line(capsys: pytest.CaptureFixt
     assert main(arguments("127.0.0.1:1")) == 1
 
     assert capsys.readouterr().err.startswith("takt: cannot connect to 127.0.0.1:1")
+
+
+ROVER = """
+import sys
+from types import SimpleNamespace
+import numpy as np
+from takt.cli.main import main
+
+class Rover:
+    action_space = SimpleNamespace(shape=(2,), dtype=np.dtype(np.float32))
+
+    def reset(self, **_):
+        return {"place": np.ones(2, np.float32)}, {}
+
+    def step(self, action):
+        with open(sys.argv[1], "a") as file:
+            file.write(f"{float(action[0])}\\n")
+        return {"place": np.ones(2, np.float32)}, 0.0, False, False, {}
+
+error = SimpleNamespace(Error=KeyError)
+sys.modules["gymnasium"] = SimpleNamespace(make=lambda name: Rover(), error=error)
+sys.exit(main(sys.argv[2:]))
+"""
+"""Drives by velocities, and notes each one it is told in a file."""
+
+
+@contextmanager
+def driven(folder: Path, address: str, **streams: Any) -> Generator[Any, None, None]:  # noqa: ANN401
+    """``takt robot`` in a process of its own, once it has moved."""
+    noted = folder / "velocities"
+    options = [
+        *("--env", "gymnasium:Rover", "--server", address, "--model", "echo", "--hold", "velocity"),
+        *("--control-hz", "50", "--key", "observation/state=place", "--max-steps", "100000"),
+        *("--log", str(folder / "run.jsonl")),
+    ]
+    command = [sys.executable, "-c", ROVER, str(noted), "robot", *options]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, **streams) as process:
+        try:
+            pause = threading.Event()
+            while process.poll() is None and len([v for v in velocities(folder) if v]) < 5:
+                pause.wait(0.05)
+            yield process
+        finally:
+            process.kill()
+
+
+def velocities(folder: Path) -> Sequence[float]:
+    noted = folder / "velocities"
+    return [float(line) for line in noted.read_text().split()] if noted.exists() else []
+
+
+def check_stopped(folder: Path) -> None:
+    told = velocities(folder)
+    assert any(told)
+    assert told[-1] == 0.0  # nothing stays in force
+    episode = summary(read_episode(folder / "run.jsonl"))
+    assert episode["is_complete"]
+    assert episode["changes"][-1]["cause"] == "stop"
+
+
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_robot_before_the_process_ends(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with serving(ECHO) as server:
+        address = server.wait_until_ready(READY)
+        with driven(tmp_path, address, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.send_signal(number)
+            said, complaint = process.communicate(timeout=60)
+
+    assert (process.returncode, complaint) == (128 + number, b"")
+    check_stopped(tmp_path)
+    assert b"the run was broken off" in said
+
+
+@pytest.mark.usefixtures("signals_are_heeded")
+def test_a_terminal_that_is_closed_stops_the_robot_too(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+
+    def own_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    with serving(ECHO) as server:
+        address = server.wait_until_ready(READY)
+        terminal = {"stdout": theirs, "stderr": theirs, "preexec_fn": own_terminal}
+        with driven(tmp_path, address, **terminal) as process:
+            os.close(theirs)
+            assert os.read(ours, 100)  # a panel that lives
+            os.close(ours)
+            status = process.wait(timeout=60)
+
+    assert status == 128 + signal.SIGHUP
+    check_stopped(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import time
 from dataclasses import dataclass
@@ -20,9 +19,11 @@ from takt.cli.driving.figures import check_run, figures_of
 from takt.cli.driving.live_table import LOOK_EVERY, Onlooker, show_figures
 from takt.cli.driving.robot import Behaviour, Deadline
 from takt.cli.option_numbers import check_numbers
+from takt.cli.token_file import read_token
+from takt.client.address import server_address
 from takt.client.connection import Connection, connect
 from takt.client.image_settings import ImageSettings, SendImages
-from takt.errors import ConfigError, UsageError
+from takt.errors import UsageError
 from takt.policies.stand_in import PACED
 from takt.units import SECOND, Nanos, ms, seconds
 
@@ -118,14 +119,20 @@ class Drive:
         duration = min(clock(), crew.end) - crew.start
         return figures_of(crew.robots, duration=duration, seed=self.seed, broken_off=broken_off)
 
-    def check(self) -> None:
+    def check(self, *, address: str = "ADDRESS") -> None:
         """Look at the options that can be judged without a server.
+
+        Args:
+            address: What the option with the server's address is called.
 
         Raises:
             UsageError: An option is impossible.
             ConfigError: A number is.
         """
         check_numbers(self, _MOST)
+        server_address(self.address, called=address)
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise UsageError(f"--threshold must lie in 0 to 1, got {self.threshold:g}")
         ImageSettings(send=self.images)
         self._counts()
 
@@ -138,7 +145,7 @@ class Drive:
             ConnectionLostError: There is no server.
             RefusedError: The server does not know the model or the token.
         """
-        token = self._token()
+        token = read_token(self.token_file)
         run = secrets.token_hex(3)  # two runs against one server must not take over each other
         kinds: list[_Kind] = []
         for model, count in self._counts():
@@ -192,17 +199,6 @@ class Drive:
             answer_timeout=max(_MIN_ANSWER_TIMEOUT, 10 * kind.behaviour.slo),
             images=self.images,
         )
-
-    def _token(self) -> str | None:
-        if self.token_file is None:
-            return os.environ.get("TAKT_TOKEN") or None
-        try:
-            token = self.token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--token-file {self.token_file}: {error}") from None
-        if not token:
-            raise ConfigError(f"--token-file {self.token_file}: the file is empty")
-        return token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ from takt.cli.evaluating.in_process import InProcessPolicy
 from takt.cli.evaluating.recording import Recorder
 from takt.cli.evaluating.summary import sentence, summary_of
 from takt.cli.evaluating.view import EpisodeView
+from takt.cli.option_numbers import check_folder, naming_flags
+from takt.client.address import server_address
 from takt.client.connection import connect
 from takt.client.rollout import (
     Ask,
@@ -122,8 +124,13 @@ class Eval:
         """
         if self.in_process == (self.server is not None):
             raise UsageError("give either --server ADDRESS or --in-process")
+        if self.server is not None:
+            server_address(self.server, called="--server")
         choice = chosen_environment(self.env, instruction=self.instruction, keys=self.key)
-        EpisodeRules(max_steps=self.max_steps, execute=self.execute)
+        with naming_flags("max_steps", "execute"):
+            EpisodeRules(max_steps=self.max_steps, execute=self.execute)
+        check_folder("trace", self.trace)
+        check_folder("strip", self.strip)
         choice.check(episodes=self.episodes, max_steps=self.max_steps)
         return choice
 

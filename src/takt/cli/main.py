@@ -13,6 +13,8 @@ import contextlib
 import importlib
 import io
 import os
+import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, cast
@@ -24,6 +26,14 @@ __all__ = ["COMMANDS", "Command", "Entry", "main"]
 
 _OLDEST_PYTHON = (3, 11)
 _STDERR = 2
+_NO_NUMBER = re.compile(
+    r"^Error parsing (?P<option>\S+): "
+    r"(?:invalid literal for int\(\) with base 10: "
+    r"|could not convert string to (?P<float>float): "
+    r"|no type matching (?:INT|(?P<or_none>FLOAT)) could be instantiated from \[)"
+    r"(?P<given>'.*')(?:\]\.)?$"
+)
+"""What tyro says where a number was expected."""
 
 
 class Entry(NamedTuple):
@@ -73,7 +83,8 @@ def main(
         python: Version of the interpreter.
 
     Returns:
-        The exit status: 0, or 1 after a line on stderr that says what is wrong.
+        The exit status: 0, 1 after a line on stderr that says what is wrong, or 128 and the number
+        of the signal that ended it.
     """
     _open_standard_streams()
     try:
@@ -82,8 +93,8 @@ def main(
     except TaktError as error:
         print(f"takt: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as interrupt:
+        return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     except BrokenPipeError:
         # The reader of our output has gone. The interpreter flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -194,6 +205,10 @@ def _what_is_wrong(box: str) -> str:
     wrong = next(
         (part for part in said if part.startswith("Unrecognized")), said[0] if said else ""
     )
+    no_number = _NO_NUMBER.match(wrong)
+    if no_number is not None:
+        kind = "a number" if no_number["float"] or no_number["or_none"] else "a whole number"
+        wrong = f"{no_number['option']}: expected {kind}, got {no_number['given']}"
     known = next((part for part in said if part.startswith("Available subcommands")), None)
     return wrong if known is None else f"{wrong}; {known.replace('Available', 'available')}"
 

@@ -10,11 +10,15 @@ from typing import Annotated, Any
 import msgspec
 import tyro
 
+from takt.cli.named_values import by_name
+from takt.cli.option_numbers import check_numbers
 from takt.errors import ConfigError, UsageError
 from takt.schema.serving import ServedModel
 from takt.server.admin import ask
 
 __all__ = ["List", "Load", "Models", "Unload"]
+
+_MOST_SLO_MS = 3_600_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +77,9 @@ class Load:
         Raises:
             ConfigError: An option is impossible.
         """
+        check_numbers(self, {"slo_ms": _MOST_SLO_MS})
         name, _, policy = self.model.partition("=")
-        options = dict(_option(given) for given in self.option)
+        options = by_name("--option", map(_option, self.option))
         return ServedModel(name=name, policy=policy or name, options=options, slo_ms=self.slo_ms)
 
 

@@ -1,18 +1,56 @@
-"""Numbers among a command's options that no command can use."""
+"""Options that no command can use, told by their flags and not by the names of fields."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from takt.errors import ConfigError
+from takt.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["check_numbers"]
+__all__ = ["check_folder", "check_numbers", "flag_of", "naming_flags"]
+
+
+def flag_of(option: str) -> str:
+    """How a field of a command is spelt on the command line."""
+    return f"--{option.replace('_', '-')}"
+
+
+@contextmanager
+def naming_flags(*options: str) -> Generator[None, None, None]:
+    """Say the flag where an error of the code within begins with the name of a field.
+
+    For options that are judged by the part of the program that they are made for.
+
+    Args:
+        options: Fields that are options of the same name.
+
+    Raises:
+        ConfigError: What came, in the command line's spelling.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        name, space, rest = str(error).partition(" ")
+        if name not in options:
+            raise
+        raise ConfigError(f"{flag_of(name)}{space}{rest}") from None
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """Refuse a file that could not be written, before work is done for it.
+
+    Raises:
+        UsageError: Its folder does not exist.
+    """
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"{flag_of(option)} {path}: no folder {path.parent}")
 
 
 def check_numbers(options: DataclassInstance, most: Mapping[str, float]) -> None:
@@ -32,7 +70,7 @@ def check_numbers(options: DataclassInstance, most: Mapping[str, float]) -> None
         value: object = getattr(options, option.name)
         if not isinstance(value, float):
             continue
-        flag = f"--{option.name.replace('_', '-')}"
+        flag = flag_of(option.name)
         limit = most.get(option.name)
         # Written so that "not a number", which compares false with everything, is refused.
         if limit is not None and not 0 < value <= limit:

@@ -15,7 +15,7 @@ import msgspec
 import tyro
 from rich.console import Console
 
-from takt.cli.option_numbers import check_numbers
+from takt.cli.option_numbers import check_numbers, naming_flags
 from takt.cli.plan_report import Answer, figures, show
 from takt.core.disciplines import DISCIPLINES
 from takt.core.model import Model
@@ -201,9 +201,10 @@ class Plan:
         elif self.fleet is None:
             models = self._models(LARGEST, asked)
             assert self.hardware is not None
-            profile = profile_for(
-                self.hardware, models, stack=self.stack, interference=self.interference
-            )
+            with naming_flags("interference"):
+                profile = profile_for(
+                    self.hardware, models, stack=self.stack, interference=self.interference
+                )
             build = lambda shape: self._modelled(  # noqa: E731
                 self._models(shape, asked), shape, asked, profile
             )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from takt.cli.option_numbers import check_numbers
 from takt.errors import ConfigError
-from takt.policies.catalog import open_policy
+from takt.policies.catalog import is_lerobot_checkpoint, open_policy
 from takt.schema.plain import to_plain
 from takt.schema.spec import CameraSpec, PolicySpec
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Policy", "Show", "Verify", "card_lines"]
 
 _UNKNOWN_FAMILY = 2
+_MOST_TOLERANCE = 1e9
 _RESIZE_WORDS = {
     "exact": "must have this size",
     "stretch": "stretched to this size",
@@ -45,6 +47,8 @@ class Show:
     def run(self) -> None:
         """Print the card."""
         options = {} if self.tokenizer is None else {"tokenizer": self.tokenizer}
+        if options and not is_lerobot_checkpoint(self.path):
+            raise ConfigError(f"--tokenizer is for checkpoints of LeRobot, {self.path} is none")
         spec = open_policy(str(self.path), options=options).spec
         if self.json:
             print(json.dumps(to_plain(spec), indent=2))
@@ -71,9 +75,7 @@ class Verify:
 
     def run(self) -> None:
         """Verify, print, and exit with the status."""
-        for name in ("tolerance", "chunk_tolerance"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be positive and finite")
+        check_numbers(self, {"tolerance": _MOST_TOLERANCE, "chunk_tolerance": _MOST_TOLERANCE})
         from takt.policies.lerobot.opening import UnknownFamilyError
 
         try:

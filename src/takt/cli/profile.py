@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from takt.cli.named_values import by_name
+from takt.cli.option_numbers import naming_flags
 from takt.cli.picture_file import check_picture
 from takt.cli.profile_plot import plot_profile
 from takt.cli.profile_table import show_profile
@@ -126,21 +128,16 @@ class Profile:
             raise ConfigError(f"--out {self.out}: no folder {self.out.parent}")
         check_picture("--plot", self.plot)
         self._sent()
-        return Enough(
-            relative_error=self.relative_error,
-            most_runs=self.most_runs,
-            most_time=seconds(self.most_seconds),
-        )
+        with naming_flags("relative_error", "most_runs"):
+            return Enough(
+                relative_error=self.relative_error,
+                most_runs=self.most_runs,
+                most_time=seconds(self.most_seconds),
+            )
 
     def _sent(self) -> dict[str, int]:
         """Layouts that robots send, by model."""
-        sent: dict[str, int] = {}
-        for given in self.layout:
-            name, _, layout = given.partition("=")
-            if not name or not layout.isdecimal():
-                raise ConfigError(f"--layout {given!r}: expected NAME=N, such as pi0=2")
-            sent[name] = int(layout)
-        return sent
+        return by_name("--layout", map(_layout, self.layout))
 
     def _device(self) -> DevicePlan:
         """Models and cores as ``takt serve`` would have them."""
@@ -216,6 +213,13 @@ def _digests(served: Sequence[ServedModel], loaded: Sequence[LoadedModel]) -> di
         model.model.architecture: shapes_digest(one, model)
         for one, model in zip(served, loaded, strict=True)
     }
+
+
+def _layout(given: str) -> tuple[str, int]:
+    name, _, layout = given.partition("=")
+    if not name or not layout.isdecimal():
+        raise ConfigError(f"--layout {given!r}: expected NAME=N, such as pi0=2")
+    return name, int(layout)
 
 
 class _bar:  # noqa: N801 - reads as a function at its only place

@@ -20,7 +20,9 @@ from takt.cli.evaluating.environments import EnvironmentChoice, Simulation, chos
 from takt.cli.evaluating.realtime_summary import realtime_sentences, realtime_summary
 from takt.cli.evaluating.realtime_view import RealtimeView
 from takt.cli.evaluating.recording import Recorder
-from takt.cli.option_numbers import check_numbers
+from takt.cli.interruption import Interruption
+from takt.cli.option_numbers import check_folder, check_numbers
+from takt.client.address import server_address
 from takt.client.connection import connect
 from takt.client.episode_log import EpisodeLog
 from takt.client.errors import ConnectionLostError
@@ -122,18 +124,27 @@ class DriveRobot:
                 answer or its model is made for another robot, or nothing was executed.
         """
         console = Console(stderr=self.json)
-        figures = self.drive(console)
-        if self.json:
-            print(json.dumps(figures, indent=1))
-        else:
-            for line in realtime_sentences(figures):
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+        with Interruption() as interruption:
+            figures = self.drive(console, interruption)
+            if self.json:
+                print(json.dumps(figures, indent=1))
+            else:
+                for line in realtime_sentences(figures):
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
+            interruption.raise_if_any()
         if not figures["executed"]:
             raise UsageError(f"no action was executed: {figures['last_failure'] or 'none came'}")
 
-    def drive(self, console: Console) -> dict[str, Any]:
+    def drive(self, console: Console, interruption: Interruption) -> dict[str, Any]:
         """Run the episodes; the figures of :mod:`takt.cli.evaluating.realtime_summary`, and the
         options.
+
+        Args:
+            console: Where progress is shown.
+            interruption: Its first signal stops the robot, and ends the episode and the run.
+
+        Raises:
+            KeyboardInterrupt: A signal came before there was anything to tell.
         """
         choice = self.check()
         link = _Link(self.server, self.model, self.images)
@@ -147,7 +158,9 @@ class DriveRobot:
                 simulation.environment.reset(0)
                 link.ask_once(simulation.environment.observe())
                 link.execute = self._execute(spec)
-                episodes = self._episodes(simulation, settings, link, console)
+                episodes = self._episodes(simulation, settings, link, console, interruption)
+        if not episodes:
+            interruption.raise_if_any()
         return {
             "env": self.env,
             "instruction": choice.instruction,
@@ -161,6 +174,7 @@ class DriveRobot:
             "execute": link.execute,
             "images": self.images,
             "control_hz": settings.control_hz,
+            "broken_off": interruption.number is not None,
             **realtime_summary(episodes, link.meter, period=settings.control_period),
             "last_failure": episodes[-1].status.last_failure,
         }
@@ -173,8 +187,11 @@ class DriveRobot:
             ConfigError: A number is.
         """
         check_numbers(self, {"control_hz": _MOST_HZ})
+        server_address(self.server, called="--server")
         if not 0 <= self.g <= 1:
             raise UsageError(f"--g must lie in 0 to 1, got {self.g:g}")
+        for option in ("log", "trace", "strip"):
+            check_folder(option, getattr(self, option))
         if self.max_steps < 1:
             raise UsageError(f"--max-steps must be at least 1, got {self.max_steps}")
         if self.execute is not None and self.execute < 1:
@@ -211,8 +228,14 @@ class DriveRobot:
         return self.execute if is_told or spec is None else spec.action.execution_horizon
 
     def _episodes(
-        self, simulation: Simulation, settings: LoopSettings, link: _Link, console: Console
+        self,
+        simulation: Simulation,
+        settings: LoopSettings,
+        link: _Link,
+        console: Console,
+        interruption: Interruption,
     ) -> list[RealtimeEpisode]:
+        """Those that were run, the one that was broken off included."""
         episodes: list[RealtimeEpisode] = []
         rules = RealtimeRules(max_ticks=self.max_steps, rest=simulation.rest)
         view = RealtimeView(console, title=self.env, total=self.episodes, meter=link.meter)
@@ -223,19 +246,24 @@ class DriveRobot:
             if moment.moment is not None:
                 recorder.look(moment.moment)
 
-        with view.open(), recorder:
+        # Between two episodes a signal raises: the figures of those before are told all the same.
+        with interruption.heard(), view.open(), recorder:
             for index in range(self.episodes):
                 with self._log(index) as log:
                     episode = run_realtime_episode(
                         simulation.environment,
-                        lambda robot, log=log: link.loop(robot, settings, log),
+                        lambda robot, log=log: _stopped_by(
+                            interruption, link.loop(robot, settings, log)
+                        ),
                         rules,
                         index=index,
                         look=look,
                     )
+                interruption.at_first = None
                 episodes.append(episode)
                 view.finished(episode)
                 recorder.finished(episode.result)
+                interruption.raise_if_any()
         return episodes
 
     def _log(self, index: int) -> contextlib.AbstractContextManager[EpisodeLog | None]:
@@ -312,6 +340,12 @@ class _Link:
             images=self._images,
         )
         return MeteredConnection(connection, self.meter, execute=self.execute)
+
+
+def _stopped_by(interruption: Interruption, loop: ControlLoop) -> ControlLoop:
+    """The loop, which the first signal stops by its contract: at its next tick."""
+    interruption.at_first = loop.stop
+    return loop
 
 
 def _is_answered(

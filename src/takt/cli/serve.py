@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib.util
 import logging
 import os
 import sys
@@ -16,18 +15,25 @@ from typing import Annotated, Any, TypeAlias
 
 import tyro
 
-from takt.cli.option_numbers import check_numbers
+from takt.cli.named_values import by_name
+from takt.cli.option_numbers import check_numbers, flag_of, naming_flags
+from takt.cli.serve_checks import (
+    check_cores,
+    check_formation,
+    check_installed,
+    check_policies,
+    check_profile,
+)
 from takt.cli.serve_words import Narrator, say_choice, say_choosing, say_json
-from takt.core.formations import FORMATIONS
+from takt.cli.token_file import read_token
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions
-from takt.errors import ConfigError, UsageError
+from takt.errors import ConfigError
 from takt.hardware.architectures import architecture_named
-from takt.hardware.measured import MeasuredProfile
 from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
+from takt.policies.echo import EchoOptions
 from takt.policies.interface import Precision
 from takt.policies.lerobot.opening import Engine
 from takt.policies.stand_in import PACED, stand_in_named
-from takt.runtime.config import worker_formations
 from takt.schema.serving import ServedModel
 from takt.server.admin import admin_address
 from takt.server.composition import (
@@ -44,9 +50,9 @@ from takt.server.formation_choice import AUTO, ChosenDevice, Load, choose_format
 from takt.server.log_lines import LogLines
 from takt.server.model_roots import ModelRoots
 from takt.server.reevaluation import Reevaluation
-from takt.server.supervisor import Supervisor
+from takt.server.supervisor import GATEWAY_PATIENCE, Supervisor
 from takt.sim.processes import processes
-from takt.units import seconds
+from takt.units import ms, seconds
 
 __all__ = ["Serve"]
 
@@ -73,6 +79,9 @@ _FUTURE_DOORS = ("groot", "http")
 _MOST = {"slo_ms": 3_600_000.0, "hang_ms": 3_600_000.0, "drain_seconds": 3600.0}
 """Options that must lie above 0 and up to this."""
 _LONGEST_DWELL_S = 86_400.0
+_LARGEST_PORT = 65_535
+_MOST_ALLOWANCE_MS = 1000.0
+"""What a session believes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +173,8 @@ class Serve:
     """Write everything the scheduler is told and decides to this file; see 'takt replay'."""
     hang_ms: float = 1000.0
     """A worker that owes answers and makes no progress for this long, and for five times its
-    longest launch, is killed and started again."""
+    longest launch, is killed and started again. So is a gateway that does not say that it lives,
+    after this long or 2 s, whichever is longer."""
     drain_seconds: float = 10.0
     """Time that requests under way have after SIGTERM."""
     reevaluate_seconds: float = 60.0
@@ -187,7 +197,8 @@ class Serve:
                     f"--{door}: this version has no {door} door; it has: openpi, lerobot"
                 )
         asked = self.plan() if self.fleet is None else self._fleet_plan(self.fleet)
-        _check_installed(asked)
+        check_installed(asked)
+        check_policies(asked)
         plan, chosen = self._decided(asked)
         handler = logging.StreamHandler()
         handler.setFormatter(LogLines())
@@ -208,9 +219,12 @@ class Serve:
         Raises:
             ConfigError: An option is impossible.
         """
-        check_numbers(self, _MOST)
+        self._check_numbers()
+        if self.paced_seed is not None and self.paced is None:
+            raise ConfigError("--paced-seed is for --paced GPU")
         if self.robots and self.formation != AUTO:
             raise ConfigError("--robots is for --formation auto; robots that connect are served")
+        self._declared()
         prefix, denoise = self.prefix_cores, self.denoise_cores
         if not prefix and not denoise and self.paced is None:
             prefix, denoise = split_cores(sorted(os.sched_getaffinity(0)))
@@ -240,12 +254,26 @@ class Serve:
             model_roots=self._roots(),
         )
 
-    def _fleet_plan(self, path: Path) -> ServerPlan:
+    def _check_numbers(self) -> None:
         check_numbers(self, _MOST)
+        if not 0 <= self.network_allowance_ms <= _MOST_ALLOWANCE_MS:
+            raise ConfigError(
+                f"--network-allowance-ms must lie in 0 to {_MOST_ALLOWANCE_MS:g},"
+                f" got {self.network_allowance_ms:g}"
+            )
+        for option in ("openpi", "lerobot"):
+            port = getattr(self, option)
+            if port is not None and not 0 <= port <= _LARGEST_PORT:
+                raise ConfigError(f"--{option} must lie in 0 to {_LARGEST_PORT}, got {port}")
+        for option in ("prefix_cores", "denoise_cores"):
+            check_cores(option, getattr(self, option))
+
+    def _fleet_plan(self, path: Path) -> ServerPlan:
+        self._check_numbers()
         for option in dataclasses.fields(self):
             if option.name not in _BESIDE_FLEET and getattr(self, option.name) != option.default:
-                name = option.name.replace("_", "-")
-                raise ConfigError(f"--{name}: the fleet file says what is served; leave it out")
+                flag = flag_of(option.name)
+                raise ConfigError(f"{flag}: the fleet file says what is served; leave it out")
         plan = server_plan(
             path,
             cores=tuple(sorted(os.sched_getaffinity(0))),
@@ -265,8 +293,8 @@ class Serve:
                 f" got {self.reevaluate_seconds:g}"
             )
         for device in plan.devices:
-            _check_formation(device)
-            _check_profile(device)
+            check_formation(device)
+            check_profile(device)
         chosen: list[ChosenDevice] = []
         if all(device.formation != AUTO for device in plan.devices):
             return plan, chosen
@@ -276,11 +304,15 @@ class Serve:
         return plan, chosen
 
     def _load(self, device: DevicePlan) -> Load:
-        fleet, robots = self.fleet, dict(map(_robots, self.robots))
+        fleet, robots = self.fleet, self._declared()
         load = load_of_fleet(fleet, device.name) if fleet else load_of_device(device, robots)
         if not self.json:  # nothing else is said until a formation is chosen
             say_choosing(device.name)
         return load
+
+    def _declared(self) -> dict[str, int]:
+        """Robots that will ask each model."""
+        return by_name("--robots", map(_robots, self.robots))
 
     def _lerobot(self, models: list[str]) -> LerobotOptions | None:
         """The LeRobot door.
@@ -291,7 +323,7 @@ class Serve:
         if self.lerobot is None:
             for name in ("allow_from", "alias", "state_dir"):
                 if getattr(self, name):
-                    raise ConfigError(f"--{name.replace('_', '-')}: needs --lerobot PORT")
+                    raise ConfigError(f"{flag_of(name)}: needs --lerobot PORT")
             return None
         aliases: dict[str, list[str]] = {}
         for given in self.alias:
@@ -323,6 +355,7 @@ class Serve:
             composition.gateways,
             say,
             drain=seconds(self.drain_seconds),
+            gateway_patience=max(GATEWAY_PATIENCE, ms(self.hang_ms)),
             admin=admin_address(os.getpid()),
             model_roots=model_roots,
             reevaluation=self._reevaluation(chosen),
@@ -357,10 +390,12 @@ class Serve:
 
     def _echo_options(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in _ECHO_OPTIONS}
+        told = {name: value for name, value in given.items() if value is not None}
+        with naming_flags(*told):
+            EchoOptions(**told)
         return {
             name: str(value.resolve()) if isinstance(value, Path) else value
-            for name, value in given.items()
-            if value is not None
+            for name, value in told.items()
         }
 
     def _checkpoint_options(self, path: Path) -> dict[str, Any]:
@@ -379,55 +414,8 @@ class Serve:
         return given
 
     def _token(self) -> str | None:
-        if self.token_file is not None:
-            try:
-                token = self.token_file.read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"--token-file {self.token_file}: {error}") from None
-            if not token:
-                raise ConfigError(f"--token-file {self.token_file}: the file is empty")
-            return token
-        return self.token or os.environ.get("TAKT_TOKEN") or None
-
-
-def _check_formation(device: DevicePlan) -> None:
-    """Refuse a misspelt formation; one that needs several devices is refused by its worker."""
-    if device.formation not in (AUTO, *FORMATIONS):
-        known = ", ".join((AUTO, *worker_formations()))
-        raise ConfigError(f"no formation {device.formation!r}; known: {known}")
-
-
-def _check_installed(plan: ServerPlan) -> None:
-    """Refuse to start children that would end at once.
-
-    Raises:
-        UsageError: A package is missing, and how to get it.
-    """
-    has_lerobot = any(gateway.lerobot is not None for gateway in plan.gateways)
-    for package in ("picows", "grpc") if has_lerobot else ("picows",):
-        if not _is_installed(package):
-            raise UsageError(
-                f"takt serve needs {package}, which comes with: pip install 'takt-serve[server]'"
-            )
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ValueError:  # it was made impossible to import
-        return False
-
-
-def _check_profile(device: DevicePlan) -> None:
-    """Refuse a profile without a model of its device, before a worker starts.
-
-    Raises:
-        ConfigError: The profile cannot be read, or lacks a model.
-    """
-    if device.profile_path is not None:
-        measured = MeasuredProfile.read(Path(device.profile_path))
-        for served in device.models:
-            measured.model(served.name)
+        given = None if self.token_file is not None else self.token
+        return given or read_token(self.token_file)
 
 
 def _robots(text: str) -> tuple[str, int]:

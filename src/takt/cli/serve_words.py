@@ -47,6 +47,7 @@ class Narrator:
     def __init__(self, paced: str | None) -> None:
         self._since = time.monotonic()
         self._failed: set[str] = set()
+        self._held_back: list[str] | None = []  # until a gateway listens; None: one has listened
         self._mark = (
             "" if paced is None else f" (paced {paced}: launches wait, nothing is computed)"
         )
@@ -58,8 +59,18 @@ class Narrator:
             if sentence in self._failed:
                 return  # worker and gateway both say so
             self._failed.add(sentence)
+            if self._held_back is not None:
+                self._held_back.append(sentence)  # a server that does not start says why by itself
+                return
+        if event.get("event") == "listening" and name.startswith("gateway"):
+            self._say_what_was_held_back()
         if sentence is not None:
-            print(one_line(sentence), file=sys.stderr, flush=True)
+            _print(sentence)
+
+    def _say_what_was_held_back(self) -> None:
+        sentences, self._held_back = self._held_back or [], None
+        for sentence in sentences:
+            _print(sentence)
 
     def _sentence(self, name: str, event: Mapping[str, Any]) -> str | None:
         if event.get("event") in ("listening", "ready") and not name.startswith("gateway"):
@@ -76,6 +87,10 @@ class Narrator:
             "ready": ", ".join(models),
         }
         return template.format_map({**event, **told}) + self._mark
+
+
+def _print(sentence: str) -> None:
+    print(one_line(sentence), file=sys.stderr, flush=True)
 
 
 _SENTENCES = {

@@ -29,8 +29,8 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
-from urllib.parse import urlsplit
 
+from takt.client.address import split_address
 from takt.client.answer import Answer, checked_actions
 from takt.client.closing import Closing
 from takt.client.errors import ConnectionLostError
@@ -309,14 +309,11 @@ def _open(target: str, *, max_reply_bytes: int) -> Calls:
 
 
 def _target(address: str) -> str:
-    try:
-        parts = urlsplit(f"//{address}")
-        host, port = parts.hostname, parts.port or DEFAULT_PORT
-    except ValueError as error:
-        raise UsageError(f"address {address!r}: {error}") from None
-    is_bare = parts.netloc == address and "@" not in address
-    if not host or not is_bare or not address.isprintable() or " " in address:
-        raise UsageError(f"address {address!r}: expected host:port")
+    split = split_address(f"//{address}")
+    if split is None or split[0].netloc != address:
+        raise UsageError(f"address {address!r}: expected host:port, such as 127.0.0.1:8080")
+    parts, host = split
+    port = parts.port or DEFAULT_PORT
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

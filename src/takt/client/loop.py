@@ -156,7 +156,11 @@ class ControlLoop(Closing):
         self._motion.contract.start()
 
     def stop(self) -> None:
-        """Stop the robot, latched: only :meth:`reset` and :meth:`start` make it move again."""
+        """Stop the robot, latched: only :meth:`reset` and :meth:`start` make it move again.
+
+        It takes no lock, so a signal handler may call it. A program should hear SIGTERM that way,
+        and then leave the loop's context: unheard, it ends between two commands.
+        """
         self._motion.contract.stop()
 
     def resume(self) -> None:

@@ -116,8 +116,9 @@ class Motion:
             self._take(outcome)
         # What is seen now shows the outcome of every action before this tick's and of no other, so
         # the chunk it is answered with begins with this tick's action.
-        is_due = self._is_due()
-        is_wanted = is_due or self._mailbox.has_unsent
+        is_ready = self._is_ready()
+        is_due = is_ready and self.replanner.is_due(self.queue)
+        is_wanted = is_due or (is_ready and self._mailbox.has_unsent)
         decided, seen = now, None
         if (is_wanted or self._hooks.pose is not None) and not self._is_halting():
             seen = self._observe()
@@ -131,10 +132,15 @@ class Motion:
             self._ask(now, posted, is_due=is_due)
         return directive.change
 
-    def _is_due(self) -> bool:
-        """Whether to ask now; with ``sync`` not before the last action was carried out."""
-        is_ready = self._interpolator.needs_action or not self._settings.sync
-        return is_ready and self.replanner.is_due(self.queue)
+    def _is_ready(self) -> bool:
+        """Whether an observation made now shows the outcome of whole actions.
+
+        One made on the way to an action would be answered by a chunk that goes on from there, but
+        begins a part of an action later: a jump back where it takes over. A slowed robot, which may
+        be long on the way, asks all the same, unless it is ``sync``.
+        """
+        is_slowed = self._speed < 1 and not self._settings.sync
+        return self._interpolator.needs_action or is_slowed
 
     def _is_halting(self) -> bool:
         """Nothing is to be executed in this tick: a stop must not wait for a robot to be seen."""

@@ -112,7 +112,8 @@ def open_transport(
             raise _unreachable(address, "it accepts connections but does not answer") from None
         # The library passes a ValueError on when a server redirects a socket of ours.
         except (InvalidHandshake, WebSocketException, EOFError, OSError, ValueError) as error:
-            raise _unreachable(address, f"no WebSocket server answers there ({error})") from None
+            why = getattr(error, "strerror", None) or error
+            raise _unreachable(address, f"no WebSocket server answers there ({why})") from None
         return WebsocketTransport(websocket, stack.pop_all(), str(address))
 
 

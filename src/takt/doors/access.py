@@ -136,6 +136,8 @@ def _is_loopback(host: str) -> bool:
         return False
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"host {host!r}: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"host {host!r}: {error.strerror}") from None
+    except UnicodeError:  # a label that is empty or too long
+        raise ConfigError(f"host {host!r}: expected a name or an IP address") from None
     return all(ipaddress.ip_address(str(entry[4][0])).is_loopback for entry in found)

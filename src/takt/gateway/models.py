@@ -97,7 +97,8 @@ def open_each(served: Iterable[ServedModel]) -> tuple[dict[str, GatewayModel], d
         else:
             opened[model.name] = found
     if failed and not opened:
-        raise next(iter(failed.values()))
+        name, why = next(iter(failed.items()))
+        raise ConfigError(f"model {name}: {why}") from why
     return opened, {name: str(error) for name, error in failed.items()}
 
 

@@ -164,5 +164,10 @@ def _dial(connection: socket.socket, pid: int) -> None:
     try:
         connection.connect(f"\0takt/{admin_address(pid)}")
         check_peer(connection)
-    except (OSError, RefusedError) as error:
-        raise UsageError(f"server {pid} cannot be reached: {error}") from None
+    except RefusedError as error:
+        raise UsageError(f"--server {pid}: {error}") from None
+    except OSError:
+        here = ", ".join(map(str, running_servers())) or "none"
+        raise UsageError(
+            f"--server {pid}: expected the process number of a running 'takt serve', here: {here}"
+        ) from None

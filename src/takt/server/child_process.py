@@ -15,9 +15,10 @@ import resource
 import sys
 from collections.abc import Mapping
 
+from takt.errors import ConfigError
 from takt.server.log_lines import LogLines
 
-__all__ = ["allow_many_files", "announce", "begin_log", "first_line"]
+__all__ = ["allow_many_files", "announce", "announce_failure", "begin_log", "first_line"]
 
 _MAX_CONFIG_BYTES = 1 << 20
 _MOST_FILES = 1 << 16
@@ -55,6 +56,11 @@ def first_line(lifeline: int) -> bytes:
             break
         line += byte
     return bytes(line)
+
+
+def announce_failure(error: ConfigError) -> None:
+    """Tell the supervisor, and through it the operator, why this process cannot serve."""
+    announce({"event": "failed", "reason": str(error)})
 
 
 def announce(event: Mapping[str, object]) -> None:

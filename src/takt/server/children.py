@@ -96,6 +96,7 @@ class Child:
         self.has_been_up = False
         """Whether it has ever listened: its configuration is sound."""
         self._patience = patience
+        self._failure: str | None = None  # why it says that it cannot serve
         self._lives = asyncio.Event()
         self._is_up = False
         self._on_event = on_event
@@ -113,11 +114,12 @@ class Child:
         """Run the child again and again until it is told to stop.
 
         Raises:
-            ConfigError: It exits without ever having listened: starting it again would not help.
-                It has said why on standard error.
+            ConfigError: It exits without ever having listened, or says in its first life that it
+                cannot serve: starting it again would not help.
         """
+        is_first_life = True
         while not self._stopping.is_set():
-            started = self._clock()
+            started, self._failure = self._clock(), None
             try:
                 status = await self._run_once()
             except OSError as error:  # no process, memory or descriptor for it
@@ -128,8 +130,11 @@ class Child:
                 why = "could not start; its message is above"
             if self._stopping.is_set():
                 return
+            if is_first_life and self._failure is not None:
+                raise ConfigError(f"{self.spec.name}: {self._failure}")
             if not self.has_been_up:
                 raise ConfigError(f"{self.spec.name} {why}")
+            is_first_life = False
             wait = self._backoff.after_death(self._clock() - started)
             died = {
                 "event": "died",
@@ -230,6 +235,8 @@ class Child:
         if event["event"] == "listening":
             self.has_been_up = self._is_up = True
             self._keep_port(event)
+        if event["event"] == "failed":
+            self._failure = str(event.get("reason"))
         self._on_event(self, event)
 
     def _keep_port(self, event: Mapping[str, Any]) -> None:

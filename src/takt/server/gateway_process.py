@@ -24,6 +24,7 @@ event               fields
 ``worker_hung``     ``worker``, ``silence_ms``: it should be killed
 ``draining``        ``reason``
 ``stopped``         ``counters``
+``failed``          ``reason``: it cannot serve, and ends
 ==================  ==========================================================================
 
 Its log goes to standard error.
@@ -51,7 +52,13 @@ from takt.gateway.gateway import Gateway
 from takt.gateway.models import open_model
 from takt.schema.commands import AskLife, CountRobots, DriveIn, LoadModel, UnloadModel
 from takt.schema.serving import ServedModel
-from takt.server.child_process import allow_many_files, announce, begin_log, first_line
+from takt.server.child_process import (
+    allow_many_files,
+    announce,
+    announce_failure,
+    begin_log,
+    first_line,
+)
 from takt.server.commands import CommandLines
 
 try:
@@ -120,7 +127,7 @@ def main() -> None:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve(config, lifeline))
     except ConfigError as error:
-        sys.stderr.write(f"takt gateway: {error}\n")
+        announce_failure(error)
         sys.exit(1)
 
 

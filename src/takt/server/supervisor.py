@@ -25,7 +25,10 @@ from takt.server.model_roots import ModelRoots
 from takt.server.reevaluation import Reevaluation
 from takt.units import SECOND, Nanos
 
-__all__ = ["Supervisor"]
+__all__ = ["GATEWAY_PATIENCE", "Supervisor"]
+
+GATEWAY_PATIENCE: Nanos = 2 * SECOND
+"""How long a gateway may leave the question unanswered whether it lives."""
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class Supervisor:
         on_event: Callable[[str, Mapping[str, Any]], None],
         *,
         drain: Nanos = 10 * SECOND,
-        gateway_patience: Nanos = 2 * SECOND,
+        gateway_patience: Nanos = GATEWAY_PATIENCE,
         worker_patience: Nanos = 30 * SECOND,
         admin: str | None = None,
         model_roots: ModelRoots | None = None,

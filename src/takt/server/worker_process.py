@@ -21,7 +21,13 @@ from takt.runtime.config import WorkerConfig
 from takt.runtime.inbox import Inbox
 from takt.runtime.worker import run_worker
 from takt.schema.commands import Command
-from takt.server.child_process import allow_many_files, announce, begin_log, first_line
+from takt.server.child_process import (
+    allow_many_files,
+    announce,
+    announce_failure,
+    begin_log,
+    first_line,
+)
 from takt.server.commands import CommandLines
 
 __all__ = ["main"]
@@ -35,7 +41,7 @@ def main() -> None:
     try:
         _serve(sys.stdin.fileno())
     except ConfigError as error:
-        sys.stderr.write(f"takt worker: {error}\n")
+        announce_failure(error)
         status = 1
     logging.shutdown()
     sys.stdout.flush()

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -18,13 +19,18 @@ def seen(step: int) -> dict[str, object]:
     }
 
 
+@pytest.fixture(scope="module")
+def mini() -> Iterator[InProcessPolicy]:
+    with closing(InProcessPolicy("mini", precision="f32", seed=0)) as policy:
+        yield policy
+
+
 @pytest.mark.slow
-def test_mini_answers_openpis_keys_with_bounded_actions() -> None:
-    with closing(InProcessPolicy("mini", precision="f32")) as policy:
-        chunk = policy.ask(seen(0))
-        again = policy.ask(seen(0))
-        with pytest.raises(ObservationError):
-            policy.ask({"prompt": "open the drawer"})
+def test_mini_answers_openpis_keys_with_bounded_actions(mini: InProcessPolicy) -> None:
+    chunk = mini.ask(seen(0))
+    again = mini.ask(seen(0))
+    with pytest.raises(ObservationError):
+        mini.ask({"prompt": "open the drawer"})
 
     assert chunk.shape == (16, 4)
     assert np.abs(chunk).max() <= 1
@@ -32,10 +38,12 @@ def test_mini_answers_openpis_keys_with_bounded_actions() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_actions() -> None:
-    chunks = []
-    for seed in (0, 0, 1):
+def test_the_same_seed_gives_the_same_actions(mini: InProcessPolicy) -> None:
+    mini.begin("robot")
+    chunks = [mini.ask(seen(5))]
+    for seed in (0, 1):
         with closing(InProcessPolicy("mini", precision="f32", seed=seed)) as policy:
+            policy.begin("robot")
             chunks.append(policy.ask(seen(5)))
 
     np.testing.assert_array_equal(chunks[0], chunks[1])
@@ -43,12 +51,11 @@ def test_the_same_seed_gives_the_same_actions() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_session_begun_again_gives_the_same_actions() -> None:
+def test_the_same_session_begun_again_gives_the_same_actions(mini: InProcessPolicy) -> None:
     chunks: dict[str, list[np.ndarray]] = {"a": [], "b": []}
-    with closing(InProcessPolicy("mini", precision="f32")) as policy:
-        for session in ("a", "b", "a"):
-            policy.begin(session)
-            chunks[session] += (policy.ask(seen(5)), policy.ask(seen(5)))
+    for session in ("a", "b", "a"):
+        mini.begin(session)
+        chunks[session] += (mini.ask(seen(5)), mini.ask(seen(5)))
 
     np.testing.assert_array_equal(chunks["a"][:2], chunks["a"][2:])
     assert not np.array_equal(chunks["a"][0], chunks["b"][0])

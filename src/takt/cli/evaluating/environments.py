@@ -21,6 +21,7 @@ from takt.cli.evaluating.metaworld import (
     MetaworldEnvironment,
     MetaworldTask,
 )
+from takt.cli.named_values import by_name
 from takt.client.robots.gymnasium import RENDER, GymnasiumRobot
 from takt.client.rollout import Environment
 from takt.errors import ConfigError, UsageError
@@ -148,7 +149,7 @@ def chosen_environment(
             family="gymnasium",
             name=name,
             instruction=instruction,
-            keys=tuple(_key(given) for given in keys) or (("observation/state", ""),),
+            keys=tuple(by_name("--key", map(_key, keys)).items()) or (("observation/state", ""),),
             hold=hold or "position",
         )
     raise UsageError(f"--env {env!r}: expected metaworld:TASK or gymnasium:ID")

@@ -104,6 +104,8 @@ def realtime_sentences(figures: Mapping[str, Any]) -> list[str]:
         for name in ("failures", "faults")
         if figures[name]
     ]
+    if figures.get("broken_off"):
+        lines.append("the run was broken off; an episode that was under way counts as not solved")
     warning = pace_warning(figures)
     return lines if warning is None else [*lines, warning]
 
