@@ -86,12 +86,14 @@ clean: ## remove .venv and what builds and checks left behind
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# The pip that comes with Python 3.11 takes three times as long to read an index as later ones.
 $(BIN)/python:
 	@echo "making the environment $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --python '>=3.11' $(VENV); \
 	elif [ -n "$(PYTHON)" ]; then \
-		"$(PYTHON)" -m venv $(VENV); \
+		"$(PYTHON)" -m venv $(VENV) && \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check -c $(CONSTRAINTS) -U pip; \
 	else \
 		echo "takt: needs Python 3.11 or later with its venv module; tried $(CANDIDATES)." \
 			"Install one (Debian and Ubuntu: python3 and python3-venv) or uv, or name it:" \

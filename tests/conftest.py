@@ -1,4 +1,4 @@
-"""What every test may rely on: reproducible property tests and the folder of wire recordings.
+"""What every test may rely on: reproducible property tests, recordings, signals that are heeded.
 
 Real recordings and checkpoints are too large for the repository. ``TAKT_FIXTURES`` names the
 folder that holds them; a test that needs one asks for the ``fixtures`` fixture and is skipped,
@@ -6,6 +6,8 @@ saying so, where the variable is not set.
 """
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,23 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "laptop")
+
+
+@pytest.fixture
+def signals_are_heeded() -> Iterator[None]:
+    """The signals that end a program are not ignored, here and in children that are started.
+
+    Tests that a shell runs in the background have SIGINT ignored, under ``nohup`` SIGHUP.
+    """
+    heeded = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in heeded.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

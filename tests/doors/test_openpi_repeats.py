@@ -161,6 +161,7 @@ def test_nothing_repeats_once_another_model_goes_by_the_name() -> None:
     assert reader.read(message_of(3), SPEC) is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_whatever_a_client_changes_a_repetition_means_what_decoding_it_says(

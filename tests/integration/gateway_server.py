@@ -19,7 +19,7 @@ from takt.link.listener import listen
 
 __all__ = ["TIMEOUT_S", "GatewayServer", "Process"]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Process:
@@ -75,7 +75,7 @@ class GatewayServer:
         *,
         policy: str = "echo",
         options: Mapping[str, Any] | None = None,
-        slo_ms: float = 5000.0,
+        slo_ms: float = 30_000.0,
         token: str | None = None,
         ready_s: float = TIMEOUT_S,
         **gateway: object,
@@ -89,6 +89,7 @@ class GatewayServer:
             "name": "g",
             "workers": [{"name": "w", "address": self._address}],
             "models": self._models,
+            "hang_ms": 30_000.0,  # how slow this computer is, is not the subject
             **gateway,
         }
         door = {"port": 0, "token": token}
@@ -106,8 +107,9 @@ class GatewayServer:
         config = {"name": "w", "address": self._address, "models": self._models}
         return Process("takt.server.worker_process", {**config, "listening_fd": fd}, (fd,))
 
-    def restart_worker(self) -> None:
-        """Start it again after :meth:`Process.kill`."""
+    def restart_worker(self, **options: object) -> None:
+        """Start it again after :meth:`Process.kill`, with other options of the policy if given."""
+        self._models = [{**model, "options": options or model["options"]} for model in self._models]
         self.worker = self.start_worker()
 
     def dial(
@@ -115,7 +117,14 @@ class GatewayServer:
     ) -> AbstractContextManager[ClientConnection]:
         """A client that has not read the greeting."""
         url = f"ws://127.0.0.1:{self.port}{path}"
-        return connect(url, compression=None, max_size=None, additional_headers=headers)
+        return connect(
+            url,
+            compression=None,
+            max_size=None,
+            additional_headers=headers,
+            open_timeout=TIMEOUT_S,
+            ping_timeout=None,  # a process that is stopped does not answer
+        )
 
     def close(self) -> None:
         self.gateway.close()

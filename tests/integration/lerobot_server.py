@@ -3,7 +3,9 @@
 import itertools
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
@@ -11,6 +13,7 @@ from typing import TypeAlias
 import grpc
 import numpy as np
 from tests.integration.gateway_server import TIMEOUT_S, Process
+from tests.integration.ports import reserved_port
 
 from takt.doors.lerobot_grpc import SERVICE
 from takt.link.listener import listen
@@ -46,7 +49,7 @@ class LerobotServer:
         self,
         *,
         latencies_ms: Mapping[str, float] | None = None,
-        slo_ms: float = 10_000.0,
+        slo_ms: float = 30_000.0,
         **door: object,
     ) -> None:
         latencies = {"echo": 0.0} if latencies_ms is None else latencies_ms
@@ -65,15 +68,17 @@ class LerobotServer:
         fd = self._socket.fileno()
         config = {"name": "w", "address": self._address, "models": self._models}
         self._worker = Process("takt.server.worker_process", {**config, "listening_fd": fd}, (fd,))
-        self.port = 0
+        self._reserved = ExitStack()
+        self.port = self._reserved.enter_context(reserved_port())
         self.start()
 
     def start(self) -> None:
-        """Start the gateway; a second time on the port of the first."""
+        """Start the gateway; each time on the same port."""
         config = {
             "name": "g",
             "workers": [{"name": "w", "address": self._address}],
             "models": self._models,
+            "hang_ms": 30_000.0,  # how slow this computer is, is not the subject
         }
         door = {"port": self.port, **self._door}
         self._gateway = Process(
@@ -83,8 +88,6 @@ class LerobotServer:
         waited = {"lerobot", "ready"}
         while waited:
             said = self._gateway.heard.get(timeout=TIMEOUT_S)
-            if said.get("door") == "lerobot":
-                self.port = said["port"]
             waited -= {said["event"], said.get("door", "")}
 
     def memory_mib(self) -> int:
@@ -98,6 +101,15 @@ class LerobotServer:
         self._gateway.close()
         return self._gateway.wait_for("stopped")["counters"]
 
+    @contextmanager
+    def stopped_worker(self) -> Iterator[None]:
+        """The worker does nothing while the context lasts."""
+        self._worker.popen.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._worker.popen.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """Kill the gateway."""
         self._gateway.kill()
@@ -107,6 +119,7 @@ class LerobotServer:
             self._gateway.close()
         self._worker.close()
         self._socket.close()
+        self._reserved.close()
 
 
 class LerobotClient:

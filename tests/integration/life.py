@@ -11,14 +11,30 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as websocket
 
 from takt.client import Connection, connect
 from takt.errors import RefusedError
 from takt.server.admin import ask
+from takt.units import seconds
+from takt.wire.openpi import encode_observation
 
-__all__ = ["TIMEOUT_S", "Server", "codes_until", "is_alive", "refusal", "serving", "state"]
+__all__ = [
+    "PATIENT",
+    "TIMEOUT_S",
+    "Server",
+    "asked",
+    "codes_until",
+    "is_alive",
+    "refusal",
+    "serving",
+    "state",
+]
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
+PATIENT = ("--slo-ms", "30000", "--hang-ms", "30000", "--drain-seconds", "30")
+"""Options of a server that may be slow: how slow this computer is, is not the subject."""
 
 Event = Mapping[str, Any]
 
@@ -80,7 +96,8 @@ class Server:
         return ask(self.process.pid, {"command": command, **fields})
 
     def robot(self, **options: Any) -> Connection:  # noqa: ANN401 - passed on
-        return connect(self.address, **options)
+        patience = seconds(TIMEOUT_S)
+        return connect(self.address, connect_timeout=patience, answer_timeout=patience, **options)
 
     def stop(self) -> int:
         """Let it drain; its status."""
@@ -95,12 +112,22 @@ class Server:
 @contextmanager
 def serving(*options: str) -> Iterator[Server]:
     """A server whose models are ready."""
-    server = Server(*(options or ("--model", "echo")))
+    server = Server(*(options or ("--model", "echo", *PATIENT)))
     try:
         server.wait_for("ready", "gateway-0")
         yield server
     finally:
         server.stop()
+
+
+@contextmanager
+def asked(server: Server, *values: float, path: str = "/") -> Iterator[ClientConnection]:
+    """A robot whose observation the server has read; what it answers is still to be received."""
+    with websocket(f"ws://{server.address}{path}", open_timeout=TIMEOUT_S) as robot:
+        robot.recv(TIMEOUT_S)
+        robot.send(encode_observation(state(*values)))
+        assert robot.ping().wait(TIMEOUT_S)
+        yield robot
 
 
 def state(*values: float) -> dict[str, object]:

@@ -26,7 +26,7 @@ from takt.units import SECOND
 
 __all__ = ["TIMEOUT_MS", "SmallGateway", "echo_of"]
 
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000
 NUM_SLOTS = 64
 SLOT_BYTES = 16 * 1024
 
@@ -56,7 +56,7 @@ class SmallGateway:
         model: str = "echo",
         session: str = "arm",
         horizon: int = 50,
-        slo: int = SECOND,
+        slo: int = 30 * SECOND,
         ticket: object = None,
         supersede: bool = True,
     ) -> SlotRef:

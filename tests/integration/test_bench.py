@@ -17,7 +17,7 @@ from takt.units import SECOND
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-READY = 60 * SECOND
+READY = 120 * SECOND
 QUICK = ("--seconds", "1", "--warm-up-seconds", "0.2", "--epochs", "2", "--rate-hz", "10")
 PATIENT = ("--slo-ms", "20000")  # a busy computer answers late, and that is no failure here
 
@@ -31,7 +31,7 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A real server with echo, whose launches take time: its address and its trace."""
     trace = tmp_path_factory.mktemp("server") / "run.jsonl"
-    options = ["--model", "echo", "--latency-ms", "10", "--slo-ms", "20000"]
+    options = ["--model", "echo", "--latency-ms", "10", "--slo-ms", "20000", "--hang-ms", "30000"]
     with serving([*options, "--openpi", "0", "--trace", str(trace)]) as server:
         yield server.wait_until_ready(READY), trace
 

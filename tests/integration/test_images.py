@@ -100,9 +100,7 @@ def test_a_robot_that_never_waits_shows_its_bytes(mini: GatewayServer) -> None:
     pause = threading.Event()
     with BackgroundClient(dial, control_hz=1000) as client:
         client.observe(observe())
-        for _ in range(20_000):
-            if client.next_action() is not None:
-                break
+        while not client.status().answered:
             pause.wait(0.001)
 
     status = client.status()

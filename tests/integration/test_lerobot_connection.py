@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 FEATURES = {"a.pos": float, "b.pos": float, "front": (1080, 1920, 3)}
 IMAGE = np.zeros((1080, 1920, 3), np.uint8)
 FAIL = -31337.0
-PATIENCE = seconds(20)
+PATIENCE = seconds(60)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_closing_ends_a_call_that_waits(server: LerobotServer) -> None:
     asking.start()
     has_begun.wait()
     connection.close()
-    asking.join(20)
+    asking.join(60)
 
     assert [type(error) for error in outcome] == [ConnectionLostError]
 
@@ -196,14 +196,18 @@ def test_a_control_loop_executes_every_action_once(server: LerobotServer, tmp_pa
             # Out of a hold an action takes several commands; the next one is then under way.
             self.next = math.ceil(float(action[0]) - 1e-3) + 1.0
 
-    settings = LoopSettings(control_hz=50.0, contract=ContractRules(t_stop=None))
+    # On a slow computer answers are late; a hold would be right, and is not the subject.
+    patient = ContractRules(max_action_age=seconds(60), t_hold=seconds(60), t_stop=None)
+    settings = LoopSettings(control_hz=50.0, contract=patient)
     with (
         EpisodeLog(tmp_path / "run.jsonl") as log,
         ControlLoop(Arm(), partial(connect, server), settings, log=log) as loop,
     ):
         loop.start()
         assert loop.wait_for(State.ACTIVE, timeout=PATIENCE), loop.status()
-        threading.Event().wait(2.0)
+        pause = threading.Event()
+        while loop.status().answered <= 3:
+            pause.wait(0.01)
         status = loop.status()
 
     events = read_episode(tmp_path / "run.jsonl").of("action")
@@ -211,5 +215,5 @@ def test_a_control_loop_executes_every_action_once(server: LerobotServer, tmp_pa
     timesteps = [event["timestep"] for event in executed]
     assert timesteps == list(range(len(timesteps)))
     assert [event["command"][0] for event in executed] == pytest.approx(timesteps)
-    assert status.answered > 3
+    assert len(timesteps) > 20
     assert not status.failures

@@ -8,17 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.integration.life import TIMEOUT_S, Server, refusal, serving, state
+from tests.integration.life import PATIENT, TIMEOUT_S, Server, asked, refusal, serving, state
 
 from takt.errors import UsageError
+from takt.wire.limits import Limits
+from takt.wire.openpi import decode_reply
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+UNHURRIED = {"policy": "echo", "slo_ms": 30_000.0}
+"""The rest of a model that is loaded while the server runs."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     broken = tmp_path_factory.mktemp("broken")
-    with serving("--model", "echo", "--model", f"broken={broken}") as running:
+    with serving("--model", "echo", "--model", f"broken={broken}", *PATIENT) as running:
         yield running
 
 
@@ -56,27 +61,34 @@ def test_models_come_and_go_while_another_is_served_without_a_break(server: Serv
                 refused.extend([] if code is None else [code])
                 served.append(1)
 
+    def is_asked_more() -> None:
+        """Wait until more has been asked and answered."""
+        goal, pause = len(served) + 4, threading.Event()
+        while asking.is_alive() and len(served) < goal:
+            pause.wait(0.001)
+
     asking = threading.Thread(target=ask_on)
     asking.start()
     for number in range(3):
-        extra = {"name": "extra", "policy": "echo", "options": {"horizon": 5 + number}}
+        extra = {**UNHURRIED, "name": "extra", "options": {"horizon": 5 + number}}
         server.ask("load", model=extra)
+        is_asked_more()
         with server.robot(model="extra") as robot:
             assert robot.infer(state(1)).actions.shape == (5 + number, 1)
             server.ask("unload", name="extra")
             assert refusal(lambda: robot.infer(state(1))) == "unknown_model"
+        is_asked_more()
+    assert asking.is_alive()
     stop.set()
     asking.join(TIMEOUT_S)
 
     assert refused == []
-    assert len(served) > 10
     assert all(row["model"] != "extra" for row in server.ask("list"))
 
 
 def test_two_versions_of_a_model_are_served_side_by_side(server: Server) -> None:
     for name, horizon in (("arm@1", 4), ("arm@2", 6)):
-        model = {"name": name, "policy": "echo", "options": {"horizon": horizon}}
-        server.ask("load", model=model)
+        server.ask("load", model={**UNHURRIED, "name": name, "options": {"horizon": horizon}})
 
     with server.robot(model="arm@1") as old, server.robot(model="arm@2") as new:
         np.testing.assert_array_equal(old.infer(state(3)).actions[:, 0], np.arange(3, 7))
@@ -88,25 +100,18 @@ def test_two_versions_of_a_model_are_served_side_by_side(server: Server) -> None
 
 
 def test_what_is_under_way_is_answered_before_a_model_goes(server: Server) -> None:
-    model = {"name": "slow", "policy": "echo", "options": {"latency_ms": 400.0}, "slo_ms": 5000.0}
-    server.ask("load", model=model)
-    with server.robot(model="slow") as robot:
-        answers: list[object] = []
-        asking = threading.Thread(target=lambda: answers.append(robot.infer(state(1))))
-        asking.start()
-        threading.Event().wait(0.1)
-
+    server.ask("load", model={**UNHURRIED, "name": "slow", "options": {"latency_ms": 400.0}})
+    with asked(server, 1, path="/v1/models/slow") as robot:
         server.ask("unload", name="slow")
-        asking.join(TIMEOUT_S)
 
-    assert len(answers) == 1
+        assert "actions" in decode_reply(robot.recv(TIMEOUT_S), Limits()).values
 
 
 def test_a_model_loaded_at_run_time_is_there_again_after_a_crash(server: Server) -> None:
-    server.ask("load", model={"name": "kept", "policy": "echo"})
+    server.ask("load", model={**UNHURRIED, "name": "kept"})
     with server.robot() as robot:
         server.wait_for("ready", "worker-0")
-        deaths = sum(event["event"] == "died" for event in server.events)
+        deaths = server.count("died", "worker-0")
 
         server.send("worker-0", 9)
         server.wait_for("died", "worker-0", deaths + 1)
@@ -152,7 +157,7 @@ def test_a_model_loaded_at_run_time_is_held_to_the_model_roots(tmp_path: Path) -
     secret.mkdir()
     (secret / "config.json").write_text("{}")
     (tmp_path / "models" / "link").symlink_to(secret)
-    with serving("--model", "echo", "--model-root", str(tmp_path / "models")) as server:
+    with serving("--model", "echo", *PATIENT, "--model-root", str(tmp_path / "models")) as server:
         for policy in ("../secret", str(secret), "link"):
             model = {"name": "x", "policy": policy, "options": {"root": "/"}}
             with pytest.raises(UsageError, match=r"without '\.\.'|must be relative|leads out"):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pytest
 from tests.integration.gateway_server import TIMEOUT_S, GatewayServer
-from tests.integration.life import Server, refusal, serving, state
+from tests.integration.life import PATIENT, Server, refusal, serving, state
 from websockets.sync.client import ClientConnection
 
 from takt.client import Connection, ConnectionLostError, connect
@@ -21,11 +21,12 @@ from takt.policies.echo import FAIL_STATE
 from takt.wire.limits import Limits
 from takt.wire.openpi import decode_reply, encode_observation
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 LIMITS = Limits()
 NUM_ROBOTS = 16
-NUM_REQUESTS = 1_000
+NUM_REQUESTS = 60
+"""Of each robot, at least."""
 KNOWN = {"worker_lost", "busy", "expired"}
 
 
@@ -62,10 +63,12 @@ def test_without_a_free_slot_the_newest_observation_of_a_session_waits(
     narrow: GatewayServer,
 ) -> None:
     with greeted(narrow) as first, greeted(narrow) as second:
-        send(first, 1)
-        assert first.ping().wait(TIMEOUT_S)  # it has been read
-        for value in (2, 3, 4):
-            send(second, value)
+        narrow.worker.popen.send_signal(signal.SIGSTOP)  # until all have been read
+        for client, values in ((first, (1,)), (second, (2, 3, 4))):
+            for value in values:
+                send(client, value)
+            assert client.ping().wait(TIMEOUT_S)
+        narrow.worker.popen.send_signal(signal.SIGCONT)
 
         assert hear(first) == 1
         assert [hear(second) for _ in range(3)] == ["superseded", "superseded", 4]
@@ -99,13 +102,17 @@ def test_a_row_that_is_not_finite_is_an_error_for_its_robot_alone() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
+    """A server that gives up soon on a worker that hangs, and on what is late."""
     options = ("--latency-ms", "4", "--latency-per-row-ms", "0.2", "--slo-ms", "400")
     with serving("--model", "echo", *options) as running:
         yield running
 
 
-def test_a_robot_that_connects_again_takes_over_at_once(server: Server) -> None:
-    with server.robot(robot="arm-1") as lost:
+def test_a_robot_that_connects_again_takes_over_at_once() -> None:
+    with (
+        serving("--model", "echo", *PATIENT) as server,
+        server.robot(robot="arm-1") as lost,
+    ):
         lost.infer(state(1))
         with server.robot(robot="arm-1") as again:
             again.infer(state(1))
@@ -115,28 +122,33 @@ def test_a_robot_that_connects_again_takes_over_at_once(server: Server) -> None:
 
 
 class Robot(threading.Thread):
-    """Asks with states that nobody else sends, and checks every answer."""
+    """Asks with states that nobody else sends, and checks every answer, until it may stop."""
 
-    def __init__(self, server: Server, number: int, num_requests: int) -> None:
+    def __init__(self, server: Server, number: int) -> None:
         super().__init__()
         self.codes: Counter[str] = Counter()
-        self.served = 0
+        self.asked = self.served = 0
         self.wrong: list[str] = []
+        self.may_stop = threading.Event()
         self._address = server.address
-        self._number, self._left = number, num_requests
+        self._number = number
         self._pause = threading.Event()
 
+    @property
+    def goes_on(self) -> bool:
+        return self.asked < NUM_REQUESTS or not self.may_stop.is_set()
+
     def run(self) -> None:
-        while self._left:
+        while self.goes_on:
             with contextlib.suppress(ConnectionLostError):
                 self._stay_connected()
             self._pause.wait(0.05)
 
     def _stay_connected(self) -> None:
         with connect(self._address, robot=f"robot-{self._number}") as robot:
-            while self._left:
-                self._left -= 1
-                self._ask(robot, np.array([self._number, self._left, -self._number], np.float32))
+            while self.goes_on:
+                self.asked += 1
+                self._ask(robot, np.array([self._number, self.asked, -self._number], np.float32))
 
     def _ask(self, robot: Connection, sent: np.ndarray) -> None:
         try:
@@ -154,23 +166,33 @@ def test_no_chunk_is_wrong_or_another_robots_while_workers_are_killed_and_stoppe
     server: Server,
 ) -> None:
     draw = random.Random(5)
-    robots = [Robot(server, n, NUM_REQUESTS // NUM_ROBOTS + 1) for n in range(1, NUM_ROBOTS + 1)]
-    backs = server.count("worker_back", "gateway-0")
+    robots = [Robot(server, number) for number in range(1, NUM_ROBOTS + 1)]
     for robot in robots:
         robot.start()
-    for number in range(1, 3):
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        every_robot_is_served(robots)
         threading.Event().wait(draw.uniform(0.05, 0.4))
-        server.send("worker-0", draw.choice([signal.SIGKILL, signal.SIGSTOP]))
-        server.wait_for("worker_back", "gateway-0", backs + number)
+        backs = server.count("worker_back", "gateway-0")
+        server.send("worker-0", number)
+        server.wait_for("worker_back", "gateway-0", backs + 1)
+    every_robot_is_served(robots)
     for robot in robots:
-        robot.join(TIMEOUT_S)
+        robot.may_stop.set()
+    for robot in robots:
+        robot.join()
 
     codes = sum((robot.codes for robot in robots), Counter())
     assert [wrong for robot in robots for wrong in robot.wrong] == []
-    assert sum(robot.served for robot in robots) + codes.total() >= NUM_REQUESTS
-    assert all(robot.served for robot in robots)
     assert codes.total() > 0
     assert set(codes) <= KNOWN
+
+
+def every_robot_is_served(robots: list[Robot]) -> None:
+    """Wait until each has got one more answer."""
+    before, pause = [robot.served for robot in robots], threading.Event()
+    while not all(r.served > past for r, past in zip(robots, before, strict=True)):
+        assert all(robot.is_alive() for robot in robots)
+        pause.wait(0.001)
 
 
 def leftovers(pids: list[int]) -> Mapping[str, object]:

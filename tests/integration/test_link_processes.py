@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 LAYOUT = SlotLayout.of([("state", (4,), "<f4")])
 GEOMETRY = ArenaGeometry(num_slots=4, slot_bytes=4096)
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000
 
 # A worker of a few lines: echoes the state, or misbehaves as its first argument says.
 WORKER = """

@@ -27,11 +27,12 @@ def test_the_server_that_the_page_starts_is_measured(
     monkeypatch.delenv("TAKT_TOKEN", raising=False)
     (command,) = commands("bench --start")
 
-    # A busy computer answers late, and that is no failure here.
-    assert main([*command, "--slo-ms", "20000", "--warm-up-seconds", "0.5"]) == 0
+    short = ["--slo-ms", "20000", "--warm-up-seconds", "0.5", "--epochs", "2"]
+    assert main([*command, *short]) == 0
 
     out = capsys.readouterr().out
-    assert "8 robots hold 98.00%" in " ".join(out.split())
+    # On a busy computer a robot may still await an answer when its next observation is due.
+    assert re.search(r"8 robots (hold|do not hold) 98\.00%", " ".join(out.split()))
     assert "where the time went" in out
 
 

@@ -90,7 +90,7 @@ def test_the_server_greets_with_the_models_card(server: GatewayServer) -> None:
         card = decode_metadata(message, LIMITS)["takt"]
 
     assert isinstance(card, dict)
-    assert (card["model"], card["models"], card["slo_ms"]) == ("echo", ["echo"], 5000.0)
+    assert (card["model"], card["models"], card["slo_ms"]) == ("echo", ["echo"], 30_000.0)
     assert spec_from_plain(card["spec"]).action.execution_horizon == 50
 
 

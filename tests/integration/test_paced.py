@@ -19,6 +19,7 @@ from takt.client import connect
 from takt.core.trace import replay
 from takt.policies.stand_in import STAND_INS
 from takt.runtime.trace_file import split_traces
+from takt.units import seconds
 
 pytestmark = pytest.mark.integration
 
@@ -38,11 +39,10 @@ NUM_REQUESTS = 12
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*TAKT, *options], capture_output=True, text=True, check=False, timeout=90
+        [*TAKT, *options], capture_output=True, text=True, check=False, timeout=200
     )
 
 
-@pytest.mark.timeout(120)
 def test_the_demo_rehearses_a_gpu_and_says_so() -> None:
     done = run(
         *("demo", "--paced", "rtx-pro-6000", "--seconds", "2", "--json"),
@@ -65,7 +65,6 @@ def test_the_demo_rehearses_a_gpu_and_says_so() -> None:
     assert "paced rtx-pro-6000" in done.stderr
 
 
-@pytest.mark.timeout(60)
 def test_the_ready_line_of_a_paced_server_says_so() -> None:
     with subprocess.Popen(
         [*TAKT, "serve", "--paced", "h100", "--model", "pi0", "--openpi", "0"],
@@ -83,11 +82,10 @@ def test_the_ready_line_of_a_paced_server_says_so() -> None:
     assert any(line.startswith("ready after") for line in said)
 
 
-@pytest.mark.timeout(120)
 def test_robots_of_every_door_get_their_own_answers_from_every_device(tmp_path: Path) -> None:
     fleet, trace = tmp_path / "fleet.yaml", tmp_path / "run.jsonl"
     fleet.write_text(FLEET)
-    with serving("--fleet", str(fleet), "--trace", str(trace)) as server:
+    with serving("--fleet", str(fleet), "--trace", str(trace), "--hang-ms", "30000") as server:
         ports = [server.wait_for("listening", f"gateway-{name}")["port"] for name in DOORS]
         for name in DOORS:
             ready = server.wait_for("ready", f"gateway-{name}")
@@ -121,7 +119,10 @@ def ask_again_and_again(number: int, port: int, model: str) -> int:
     image = np.zeros((side, side, 3), np.uint8)
     images = {f"observation/{camera}": image for camera in stand_in.cameras}
     steps = np.arange(stand_in.horizon, dtype=np.float32)[:, None]
-    with connect(f"127.0.0.1:{port}", model=model, robot=f"robot-{number}") as robot:
+    patience = seconds(60)
+    with connect(
+        f"127.0.0.1:{port}", model=model, robot=f"robot-{number}", answer_timeout=patience
+    ) as robot:
         for request in range(NUM_REQUESTS):
             state = np.zeros(stand_in.action_dim, np.float32)
             state[:2] = number, request
@@ -161,7 +162,6 @@ def fence_after(words: str) -> str:
 DEMOS = re.findall(r"^takt (demo .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("typed", DEMOS)
 def test_the_demos_of_the_page_run_as_shown(typed: str) -> None:
     done = run(*shlex.split(typed), "--seconds", "1", "--json")
@@ -170,7 +170,6 @@ def test_the_demos_of_the_page_run_as_shown(typed: str) -> None:
     assert json.loads(done.stdout)["paced"] is True
 
 
-@pytest.mark.timeout(60)
 def test_the_fleet_of_the_page_is_served(tmp_path: Path) -> None:
     fleet = tmp_path / "paced.yaml"
     content = fence_after("and its port:").removeprefix("yaml\n")

@@ -16,6 +16,8 @@ from takt.sim.network import Wifi7Network
 from takt.sim.processes import processes
 from takt.units import SECOND
 
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
 SHORT = ("--seeds", "4", "--seconds", "2")
 FLEET = """
 profiles:

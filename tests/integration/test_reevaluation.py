@@ -38,9 +38,9 @@ from takt.sim.network import ConstantNetwork
 from takt.sim.shapes import Shape
 from takt.units import SECOND, ms
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 LOCKSTEP = Shape(formation="lockstep", prefix_limit=2, denoise_limit=4)
 FLOWING = Shape(formation="flowing", prefix_limit=1, denoise_limit=2)
 ECHO = model_for("pi0", "echo", prefix_sizes=(1, 2), denoise_sizes=(1, 4))
@@ -71,16 +71,16 @@ class Running:
 
     def __init__(self, trace: Path, choose: Chooser = choose_flowing) -> None:
         device = DevicePlan(
-            models=(ServedModel(name="echo", policy="echo", slo_ms=1000.0),),
+            models=(ServedModel(name="echo", policy="echo", slo_ms=30_000.0),),
             prefix_limit=2,
             denoise_limit=4,
             trace_path=str(trace),
         )
         self.composition = Composition.of(
-            ServerPlan(devices=(device,), gateways=(GatewayPlan(openpi_port=0),))
+            ServerPlan(devices=(device,), gateways=(GatewayPlan(openpi_port=0),), hang_ms=30_000.0)
         )
         chosen = {"worker-0": ChosenDevice(device, LOAD, LOCKSTEP)}
-        self.formations = Reevaluation(chosen, dwell=ms(1200), choose=choose)
+        self.formations = Reevaluation(chosen, dwell=ms(2400), choose=choose)
         self.events: list[tuple[str, Mapping[str, Any]]] = []
         self._changed = threading.Condition()
         self._stop: Callable[[], object] = lambda: None
@@ -97,6 +97,7 @@ class Running:
             self.composition.gateways,
             self._hear,
             reevaluation=self.formations,
+            gateway_patience=60 * SECOND,
         )
         self._stop = lambda: loop.call_soon_threadsafe(supervisor._stop.set)
         await supervisor.run()
@@ -295,7 +296,6 @@ def asking(port: int, model: str, number: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # on busy cores the simulation hardly gets any time
 def test_takt_serve_simulates_for_the_robots_that_ask_and_switches(tmp_path: Path) -> None:
     trace = tmp_path / "run.jsonl"
     slow_profile().write(tmp_path / "slow.json")
@@ -319,7 +319,7 @@ def test_takt_serve_simulates_for_the_robots_that_ask_and_switches(tmp_path: Pat
     assert switched["after"].startswith(setup["formation"])
     for command in ("replay", "trace"):
         done = subprocess.run(
-            [*TAKT, command, str(trace)], capture_output=True, text=True, check=False, timeout=60
+            [*TAKT, command, str(trace)], capture_output=True, text=True, check=False, timeout=120
         )
         assert done.returncode == 0, done.stderr
 

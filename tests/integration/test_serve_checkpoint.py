@@ -1,4 +1,4 @@
-"""A LeRobot checkpoint served by ``takt serve`` gives LeRobot's actions through the openpi door."""
+"""A LeRobot checkpoint served by ``takt serve`` gives LeRobot's actions through both doors."""
 
 import json
 import subprocess
@@ -7,66 +7,104 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgpack
 import numpy as np
 import pytest
+from tests.integration.lerobot_server import LerobotClient
 from websockets.sync.client import connect as websocket
 
-from takt.client import Leftover, connect
-from takt.policies.lerobot.golden import read_golden
+from takt.client import Connection, Leftover, connect
+from takt.policies.lerobot.golden import GoldenCase, GoldenSet, read_golden
 from takt.policies.lerobot.opening import CheckpointOptions, open_checkpoint
 from takt.schema.row import Executing
+from takt.units import seconds
+from takt.wire.lerobot import LerobotSetup, LerobotValue, encode_setup
+from takt.wire.lerobot_features import LerobotFeature
+from takt.wire.lerobot_messages import encode_policy_setup_message
+from takt.wire.lerobot_objects import Spelling
 from takt.wire.limits import Limits
 from takt.wire.openpi import decode_reply, encode_observation
 from takt.wire.openpi_options import RequestOptions
 
+Ports: TypeAlias = dict[str, int]
+"""By the name of the door."""
+
+TIMEOUT_S = 60.0
+PATIENT = ("--slo-ms", "30000", "--hang-ms", "30000")
 GOLDEN = Path(__file__).parents[1] / "golden" / "policies"
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", params=["pi0_relative", "smolvla"])
-def fold(request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
-    """A golden run, and the port that serves its checkpoint."""
+def fold(request: pytest.FixtureRequest) -> Iterator[tuple[Path, Ports]]:
+    """A golden run, and the ports that serve its checkpoint."""
     pytest.importorskip("torch", reason="the networks need torch")
     directory = GOLDEN / request.param
-    with serving(directory) as port:
-        yield directory, port
+    with serving(directory, "--lerobot", "0", "--alias", "fold=someone/fold-v2") as ports:
+        yield directory, ports
 
 
-@pytest.mark.timeout(120)
-def test_a_served_checkpoint_gives_the_golden_actions(fold: tuple[Path, int]) -> None:
-    directory, port = fold
-    check_first_case(directory, port)
+def test_a_served_checkpoint_gives_the_golden_actions(fold: tuple[Path, Ports]) -> None:
+    directory, ports = fold
+    check_first_case(directory, ports)
 
 
-@pytest.mark.timeout(120)
+def test_a_served_checkpoint_gives_the_golden_actions_at_the_lerobot_door(
+    fold: tuple[Path, Ports],
+) -> None:
+    directory, ports = fold
+    golden = read_golden(directory)
+    case = first_case(golden)
+    name = case.observations[0]
+    state = golden.frames[f"{name}.state"].ravel()
+    # A robot has names of its own for its cameras; the rename map says which is which.
+    images = {f"my_{c}": golden.frames[f"{name}.{c}"] for c in case.cameras}
+    joints = LerobotClient.joints(state.size)
+    values: dict[str, LerobotValue] = {
+        **dict(zip(joints, map(float, state), strict=True)),
+        **images,
+        "task": case.tasks[0],
+        "noise": case.noise[0].ravel(),
+    }
+
+    with LerobotClient(ports["lerobot"]) as robot:
+        robot.set_up(encode_policy_setup_message(lerobot_setup(images, state.size)))
+        robot.observe(0, joints=0, must_go=True, more=values)
+        chunk = robot.chunk()
+
+    assert chunk is not None
+    check_actions(directory, case, chunk.actions)
+
+
 def test_absolute_actions_of_the_collection_are_the_golden_ones(fixtures: Path) -> None:
     pytest.importorskip("torch", reason="the networks need torch")
     directory = fixtures / "policies" / "pi0"
-    with serving(directory) as port:
-        check_first_case(directory, port)
+    with serving(directory) as ports:
+        check_first_case(directory, ports)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("family", ["pi0_relative", "smolvla"])
 def test_the_exported_checkpoint_gives_the_golden_actions(family: str, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="exports are made with torch")
     directory = GOLDEN / family
-    with serving(directory, "--engine", "openvino", "--engine-cache", str(tmp_path)) as port:
-        check_first_case(directory, port)
+    with serving(directory, "--engine", "openvino", "--engine-cache", str(tmp_path)) as ports:
+        check_first_case(directory, ports)
 
 
-def check_first_case(directory: Path, port: int) -> None:
-    golden = read_golden(directory)
-    case = next(case for case in golden.cases if case.name == "A")
+def check_first_case(directory: Path, ports: Ports) -> None:
+    case = first_case(read_golden(directory))
     observation = first_observation(directory)
 
-    with connect(f"127.0.0.1:{port}") as robot:
+    with robot_at(ports) as robot:
         actions = robot.infer(observation).actions
 
+    check_actions(directory, case, actions)
+
+
+def check_actions(directory: Path, case: GoldenCase, actions: np.ndarray) -> None:
     checkpoint = open_checkpoint(directory / "checkpoint", CheckpointOptions())
     unit = checkpoint.pipeline.action.unit
     expected = case.tensors["action_robot"][0]
@@ -75,13 +113,12 @@ def check_first_case(directory: Path, port: int) -> None:
     assert (np.abs(actions - expected) <= allowed).all()
 
 
-@pytest.mark.timeout(120)
 def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(
-    fold: tuple[Path, int],
+    fold: tuple[Path, Ports],
 ) -> None:
-    directory, port = fold
+    directory, ports = fold
     observation = first_observation(directory)
-    with websocket(f"ws://127.0.0.1:{port}", max_size=None) as robot:
+    with websocket(f"ws://127.0.0.1:{ports['openpi']}", max_size=None) as robot:
         digest = msgpack.unpackb(robot.recv())["takt"]["spec"]["digest"]
 
         def send(leftover: Executing | None) -> str | bytes:
@@ -100,7 +137,7 @@ def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(
         guided, said = ask(left)
         other, refused = ask(replace(left, digest="sha256:other"))
         error = send(replace(left, delay=10))
-        with connect(f"127.0.0.1:{port}") as ours:
+        with robot_at(ports) as ours:
             first = replace(ours.infer(observation), actions=executed[:9])
             rest = Leftover.of(first, executed=0, inference_delay=5, execution_horizon=9)
             asked_by_client = ours.infer(observation, leftover=rest)
@@ -118,9 +155,13 @@ def test_a_robot_that_sends_what_it_executes_gets_a_chunk_that_continues_it(
     assert "takt.leftover.inference_delay: expected whole steps from 0 to 9, got 10" in error
 
 
+def first_case(golden: GoldenSet) -> GoldenCase:
+    return next(case for case in golden.cases if case.name == "A")
+
+
 def first_observation(directory: Path) -> dict[str, Any]:
     golden = read_golden(directory)
-    case = next(case for case in golden.cases if case.name == "A")
+    case = first_case(golden)
     name = case.observations[0]
     return {
         "observation/state": golden.frames[f"{name}.state"],
@@ -130,23 +171,58 @@ def first_observation(directory: Path) -> dict[str, Any]:
     }
 
 
+def lerobot_setup(images: dict[str, np.ndarray], joints: int) -> bytes:
+    names = tuple(LerobotClient.joints(joints))
+    return encode_setup(
+        LerobotSetup(
+            policy_type="pi0",
+            pretrained_name_or_path="someone/fold-v2",
+            features={
+                "observation.state": LerobotFeature(dtype="float32", shape=(joints,), names=names),
+                **{
+                    f"observation.images.{name}": LerobotFeature(dtype="image", shape=image.shape)
+                    for name, image in images.items()
+                },
+            },
+            actions_per_chunk=1000,
+            rename_map={
+                f"observation.images.{name}": f"observation.images.{name.removeprefix('my_')}"
+                for name in images
+            },
+            spelling=Spelling.ASYNC_INFERENCE,
+        )
+    )
+
+
+def robot_at(ports: Ports) -> Connection:
+    patience = seconds(TIMEOUT_S)
+    return connect(
+        f"127.0.0.1:{ports['openpi']}", connect_timeout=patience, answer_timeout=patience
+    )
+
+
 @contextmanager
-def serving(directory: Path, *options: str) -> Iterator[int]:
-    """Port of the openpi door of a server that is ready."""
+def serving(directory: Path, *options: str) -> Iterator[Ports]:
+    """Ports of the doors of a server that is ready."""
     command = [sys.executable, "-m", "takt.cli.main", "serve", "--json", "--openpi", "0"]
     command += ["--model", f"fold={directory / 'checkpoint'}", "--deterministic"]
-    command += ["--tokenizer", str(directory / "tokenizer"), "--slo-ms", "30000", *options]
+    command += ["--tokenizer", str(directory / "tokenizer"), *PATIENT, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        port = 0
-        assert process.stdout is not None
-        for line in process.stdout:
-            event = json.loads(line)
-            assert event["event"] != "model_failed", event
-            port = event.get("port", port)
-            if event["event"] == "ready" and event["process"].startswith("gateway"):
-                break
-        yield port
+        yield ports_when_ready(process, 1 + ("--lerobot" in options))
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=TIMEOUT_S)
+
+
+def ports_when_ready(process: subprocess.Popen[str], num_doors: int) -> Ports:
+    ports: Ports = {}
+    is_ready = False
+    assert process.stdout is not None
+    while not is_ready or len(ports) < num_doors:
+        event = json.loads(process.stdout.readline())
+        assert event["event"] != "model_failed", event
+        if event["event"] == "listening" and "door" in event:
+            ports[event["door"]] = event["port"]
+        is_ready |= event["event"] == "ready" and event["process"].startswith("gateway")
+    return ports

@@ -20,6 +20,10 @@ from takt.units import SECOND
 
 pytestmark = pytest.mark.integration
 
+PATIENCE_S = 60.0
+UNHURRIED = 60 * SECOND
+"""Where a slow computer is not the subject."""
+
 CHILD = """
 import json, os, signal, sys
 config = json.loads(sys.stdin.readline())
@@ -29,9 +33,17 @@ def leave(why):
     os._exit(0)
 if config.get("fails"):
     sys.exit(1)
+is_later = os.path.exists(config["diary"] + "-lives")
+open(config["diary"] + "-lives", "a").close()
+if config.get("refuses") == "before" or (config.get("refuses") == "later" and is_later):
+    print(json.dumps({"event": "failed", "reason": "no such core"}), flush=True)
+    sys.exit(1)
 handler = signal.SIG_IGN if config.get("is_deaf") else lambda *_: leave("asked")
 signal.signal(signal.SIGTERM, handler)
 print(json.dumps({"event": "listening", "config": config}), flush=True)
+if config.get("refuses") == "after":
+    print(json.dumps({"event": "failed", "reason": "no such core"}), flush=True)
+    sys.exit(1)
 try:
     for _ in sys.stdin:
         if not config.get("is_mute"):
@@ -65,7 +77,7 @@ class Listener:
         self._changed.set()
 
     async def wait_for(self, kind: str, count: int = 1) -> Mapping[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(found := [e for _, e in self.events if e["event"] == kind]) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -85,7 +97,9 @@ def spec(tmp_path: Path, name: str = "worker-0", **config: object) -> ChildSpec:
 def test_a_killed_child_is_started_again_and_told_the_same(tmp_path: Path) -> None:
     async def scenario() -> None:
         listener = Listener()
-        supervisor = Supervisor([spec(tmp_path, number=7)], [], listener.hear)
+        supervisor = Supervisor(
+            [spec(tmp_path, number=7)], [], listener.hear, worker_patience=UNHURRIED
+        )
         life = asyncio.create_task(supervisor.run())
         first = await listener.wait_for("listening")
 
@@ -97,7 +111,7 @@ def test_a_killed_child_is_started_again_and_told_the_same(tmp_path: Path) -> No
         assert second["pid"] != first["pid"]
         assert second["config"] == first["config"]
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(life, 20)
+        await asyncio.wait_for(life, PATIENCE_S)
 
     asyncio.run(scenario())
 
@@ -112,6 +126,37 @@ def test_a_child_that_cannot_start_ends_the_server_with_its_name(tmp_path: Path)
         asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_child_that_says_that_it_cannot_serve_ends_the_server_with_its_reason(
+    when: str, tmp_path: Path
+) -> None:
+    refusing = [spec(tmp_path, refuses=when)]  # before, or after, one of its doors listens
+
+    async def scenario() -> None:
+        await Supervisor(refusing, [], Listener().hear).run()
+
+    with pytest.raises(ConfigError, match=r"^worker-0: no such core$"):
+        asyncio.run(scenario())
+
+
+def test_a_child_that_once_served_is_started_again_though_it_says_that_it_cannot_serve(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        supervisor = Supervisor([spec(tmp_path, refuses="later")], [], listener.hear)
+        life = asyncio.create_task(supervisor.run())
+        await listener.wait_for("listening")
+
+        supervisor.kill("worker-0")
+
+        await listener.wait_for("failed", 2)  # a port that is taken may become free
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(life, PATIENCE_S)
+
+    asyncio.run(scenario())
+
+
 def test_a_hung_worker_named_by_a_gateway_is_killed_and_started_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         listener = Listener()
@@ -124,7 +169,7 @@ def test_a_hung_worker_named_by_a_gateway_is_killed_and_started_again(tmp_path: 
         second = await listener.wait_for("listening", 2)
         assert second["pid"] != first["pid"]
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(life, 20)
+        await asyncio.wait_for(life, PATIENCE_S)
 
     asyncio.run(scenario())
 
@@ -138,7 +183,7 @@ def test_a_child_that_ignores_sigterm_is_killed_when_its_time_is_over(tmp_path: 
         life = asyncio.create_task(supervisor.run())
         pid = (await listener.wait_for("listening"))["pid"]
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(life, 20)
+        await asyncio.wait_for(life, PATIENCE_S)
         return pid
 
     pid = asyncio.run(scenario())
@@ -154,12 +199,13 @@ def test_gateways_are_stopped_before_workers(tmp_path: Path) -> None:
             [spec(tmp_path, "worker-0")],
             [spec(tmp_path, "gateway-0")],
             listener.hear,
-            gateway_patience=60 * SECOND,  # a slow machine is not the subject
+            drain=UNHURRIED,
+            gateway_patience=UNHURRIED,
         )
         life = asyncio.create_task(supervisor.run())
         await listener.wait_for("listening", 2)
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(life, 20)
+        await asyncio.wait_for(life, PATIENCE_S)
 
     asyncio.run(scenario())
 
@@ -197,7 +243,7 @@ def test_a_child_that_is_being_started_when_all_are_told_to_stop_does_not_stay(
 
         await child.stop(SECOND)
 
-        await asyncio.wait_for(life, 20)
+        await asyncio.wait_for(life, PATIENCE_S)
         assert child.pid is not None
         with pytest.raises(ProcessLookupError):
             os.kill(child.pid, 0)
@@ -224,7 +270,7 @@ def test_a_door_that_took_a_free_port_has_it_in_its_next_life(tmp_path: Path) ->
 
     async def scenario() -> None:
         listener = Listener()
-        supervisor = Supervisor([], [door], listener.hear)
+        supervisor = Supervisor([], [door], listener.hear, gateway_patience=UNHURRIED)
         life = asyncio.create_task(supervisor.run())
         first = await listener.wait_for("listening")
 
@@ -234,7 +280,7 @@ def test_a_door_that_took_a_free_port_has_it_in_its_next_life(tmp_path: Path) ->
         assert (first["asked"], second["asked"]) == (0, first["port"])
         assert door.config == {"openpi": {"port": 0}}
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(life, 20)
+        await asyncio.wait_for(life, PATIENCE_S)
 
     asyncio.run(scenario())
 
@@ -255,6 +301,6 @@ def test_a_child_that_does_not_say_it_lives_is_killed_and_started_again(tmp_path
         assert died["status"] == -signal.SIGKILL
         assert second["pid"] != first["pid"]
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(life, 20)
+        await asyncio.wait_for(life, PATIENCE_S)
 
     asyncio.run(scenario())

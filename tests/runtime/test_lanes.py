@@ -22,7 +22,7 @@ from takt.testing.gateway import FakeGateway
 from takt.testing.network import FakeNetwork, fake_model
 from takt.units import SECOND, Nanos
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 class Bench:

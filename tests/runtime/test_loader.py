@@ -16,7 +16,7 @@ from takt.runtime.config import WorkerConfig
 from takt.runtime.loader import AllLoaded, Closed, Loader, LoaderEvent, OfferChanged
 from takt.schema.serving import ServedModel
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 ECHO = ServedModel(name="echo", policy="echo")
 TWIN = ServedModel(name="twin", policy="echo", options={"latency_ms": 1.0})
 MISSPELT = ServedModel(name="odd", policy="ehco")

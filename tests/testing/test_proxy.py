@@ -11,7 +11,7 @@ from websockets.frames import Frame, Opcode
 from takt.testing import LoopbackProxy
 from takt.testing.proxy import frames_in
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 def frame_of(payload: bytes) -> bytes:

@@ -95,11 +95,13 @@ setups = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(setup=setups, happenings=happenings)
 def test_both_drivers_take_the_same_decisions(setup: Setup, happenings: Happenings) -> None:
     assert worked(setup, happenings) == simulated(setup, happenings)
 
 
+@pytest.mark.slow
 @given(setup=setups, happenings=happenings)
 def test_the_trace_of_the_worker_replays(setup: Setup, happenings: Happenings) -> None:
     trace = worked(setup, happenings)

@@ -171,6 +171,7 @@ def bytes_taken_by(act: Callable[[], object]) -> int:
     return peak
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.sampled_from(SMALL), st.lists(DAMAGES, min_size=1, max_size=4))
 def test_a_damaged_message_is_refused_or_decoded_and_takes_no_more_than_it_brought(

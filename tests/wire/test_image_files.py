@@ -24,6 +24,7 @@ def sent(image: np.ndarray, encoding: ImageEncoding, **options: Any) -> EncodedI
     return EncodedImage(encoding=encoding, data=data, shape=(height, width, 3))
 
 
+@pytest.mark.slow
 @given(arrays.arrays(np.uint8, SHAPES))
 def test_a_png_gives_back_every_pixel(image: np.ndarray) -> None:
     np.testing.assert_array_equal(decode_image(sent(image, "png")), image)

@@ -27,6 +27,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_plain_values_are_written_as_python_writes_them(value: object) -> None:
     assert write_pickle(value) == pickle.dumps(value, 4)

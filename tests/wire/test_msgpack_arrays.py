@@ -91,6 +91,7 @@ def test_a_numpy_scalar_survives_every_dialect(scalar: np.generic, dialect: Dial
     assert decoded == scalar
 
 
+@pytest.mark.slow
 @given(ARRAYS.filter(lambda array: array.dtype.kind not in "US" and array.size > 0))
 def test_msgpack_numpy_writes_and_reads_the_same_bytes(array: np.ndarray) -> None:
     ours = written({"a": array}, Dialect.MSGPACK_NUMPY)

@@ -39,6 +39,7 @@ def decode(data: bytes, **limits: int) -> Any:  # noqa: ANN401
     return decode_values(data, Account(Limits(**limits)), keep)
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_what_the_reference_implementation_writes_is_read(value: object) -> None:
     assert decode(packed(value)) == value

@@ -32,6 +32,7 @@ def spell(array: Any) -> Mapping[str, object]:  # noqa: ANN401
     return {"spelled": array.tolist()}
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_the_bytes_are_those_of_the_reference_implementation(value: object) -> None:
     assert encode_values(value, spell) == msgpack.packb(value)

@@ -66,6 +66,7 @@ def same(left: Any, right: Any) -> bool:  # noqa: ANN401
     return type(left) is type(right) and left == right
 
 
+@pytest.mark.slow
 @given(OBSERVATIONS)
 def test_an_observation_survives_the_wire(observation: dict[str, object]) -> None:
     message = decode_observation(encode_observation(observation), LIMITS)
@@ -74,6 +75,7 @@ def test_an_observation_survives_the_wire(observation: dict[str, object]) -> Non
     assert message.dialect is Dialect.OPENPI
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, PLAIN | ARRAYS.filter(lambda a: a.ndim > 0 and len(a) == 2)))
 def test_a_reply_survives_the_wire_in_every_dialect(reply: dict[str, object]) -> None:
     for dialect in Dialect:

@@ -33,6 +33,7 @@ def test_a_vocabulary_has_different_lower_case_words(vocabulary: tuple[str, ...]
         WordTokenizer(vocabulary, num_words=5)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_every_text_is_encoded_within_the_table_or_refused(text: str) -> None:
     try:
