@@ -80,10 +80,11 @@ def main(address: str, *, duration_s: float, log: Path | None) -> LoopStatus:
                 log=episode,
             )
         )
-        # Unheard, SIGTERM would end this program between two commands, the last one in force.
-        signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
+        # Unheard, either would end this program between two commands, the last one in force.
+        for ending in (signal.SIGTERM, signal.SIGHUP):  # a service manager, a closed terminal
+            signal.signal(ending, lambda number, frame: loop.stop())
         loop.start()  # nothing has moved before this line
-        if not loop.wait_for(State.ACTIVE, timeout=seconds(10)):
+        if not loop.wait_for(State.ACTIVE, State.STOPPED, timeout=seconds(10)):
             sys.exit(f"the robot did not start: {loop.status().last_failure}")
         # Your program goes on; the loop runs beside it.
         loop.wait_for(State.STOPPED, timeout=seconds(duration_s))

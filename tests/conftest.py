@@ -5,6 +5,7 @@ folder that holds them; a test that needs one asks for the ``fixtures`` fixture 
 saying so, where the variable is not set.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -28,6 +29,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "laptop")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests live until the end: no garbage collection looks at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

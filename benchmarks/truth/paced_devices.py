@@ -14,7 +14,7 @@ device and the computer, not luck.
 The computer that plays the GPU has a part in every request that the GPU has not. It is measured
 once per fleet, with a few robots of the model whose promise is shortest: a request's time outside
 the device (sockets, decoding, the link) is the network of every plan, and what of it passes before
-the server has read a request or after it has answered is the network allowance of every server; the
+the server has read a request or after its last launch is the network allowance of every server; the
 hand-over from one launch to the next is added to every launch's time, as a profile of this
 computer's own cores contains it. Launches vary, a profile has medians: how much they do is measured
 along with it, and every plan lets them.

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from takt.cli.interruption import Interruption
+from takt.testing import ManualClock
+from takt.units import ms
 
 pytestmark = pytest.mark.usefixtures("signals_are_heeded")
 
@@ -47,16 +49,31 @@ def test_the_first_signal_does_what_was_asked_for_instead(number: signal.Signals
 
 def test_only_a_further_ctrl_c_interrupts_what_follows_the_first_signal() -> None:
     told: list[str] = []
+    clock = ManualClock()
 
-    with Interruption() as interruption:
+    with Interruption(clock.now) as interruption:
         interruption.at_first = lambda: told.append("stop")
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP):
             signal.raise_signal(number)
+            clock.advance(ms(2000))
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
     assert told == ["stop"]
     assert interruption.number == signal.SIGHUP
+
+
+def test_a_ctrl_c_that_a_wrapper_passes_on_is_the_one_that_was_heard_already() -> None:
+    told: list[str] = []
+    clock = ManualClock()
+
+    with Interruption(clock.now) as interruption:
+        interruption.at_first = lambda: told.append("stop")
+        for _ in range(3):
+            signal.raise_signal(signal.SIGINT)
+            clock.advance(ms(300))
+
+    assert told == ["stop"]
 
 
 def test_a_context_is_ended_by_a_signal_and_what_is_behind_it_goes_on() -> None:

@@ -1,5 +1,6 @@
 """``takt robot`` against a server and a simulator that are functions, in real time."""
 
+import contextlib
 import io
 import json
 import math
@@ -20,6 +21,7 @@ from takt.cli.main import main
 from takt.cli.robot import DriveRobot
 from takt.client.answer import Answer
 from takt.client.episode import read_episode, summary
+from takt.client.episode_log import EpisodeLog
 from takt.client.errors import ConnectionLostError
 from takt.client.robots.described import RobotMismatchError
 from takt.errors import ConfigError, RefusedError, TaktError, UsageError
@@ -291,6 +293,42 @@ def test_a_signal_between_episodes_ends_the_run_and_tells_those_before(
     said = capsys.readouterr().out
     assert "solved 1 of 1" in said
     assert "the run was broken off" in said
+
+
+def test_a_signal_whose_exception_is_caught_on_the_way_lets_no_further_episode_move(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def connect(address: str, **options: Any) -> FakeConnection:  # noqa: ANN401
+        if len(server.dialled) == 2:
+            with contextlib.suppress(KeyboardInterrupt):  # as in a finalizer
+                signal.raise_signal(signal.SIGTERM)
+        return server.connect(address, **options)
+
+    monkeypatch.setattr("takt.cli.robot.connect", connect)
+    arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200", "--json"]
+
+    assert main([*arguments, "--episodes", "3"]) == 143
+
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["endings"] == {"solved": 1, "stopped": 1}
+    assert figures["executed"] == 12
+
+
+def test_a_signal_while_a_log_is_opened_leaves_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(EpisodeLog):
+        def __init__(self, path: Path, **options: Any) -> None:  # noqa: ANN401
+            signal.raise_signal(signal.SIGTERM)
+            super().__init__(path, **options)
+
+    monkeypatch.setattr("takt.cli.robot.EpisodeLog", Slow)
+    arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200"]
+
+    assert main([*arguments, "--log", str(tmp_path / "run.jsonl")]) == 143
+
+    assert read_episode(tmp_path / "run.jsonl").head["robot"] == ENV
+    assert not Door.stepped
 
 
 def test_a_signal_before_anything_was_run_ends_it_without_figures(

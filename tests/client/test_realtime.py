@@ -1,5 +1,6 @@
 """Real time: one step per tick, nothing of the last episode, nothing moved by a hold."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 
@@ -234,6 +235,62 @@ def test_ctrl_c_in_an_environment_ends_the_run_and_steps_it_no_more() -> None:
         )
 
     assert len(hand.actions) == 10
+
+
+def test_an_episode_that_runs_out_of_ticks_leaves_no_velocity_in_force() -> None:
+    hand = Hand()
+
+    episode = run_realtime_episode(
+        hand,
+        driven_by(lambda: InProcess(walking)),
+        RealtimeRules(max_ticks=30, rest=REST),
+        index=0,
+    )
+
+    assert episode.ending == "ticks"
+    assert [float(action[0]) for action in hand.actions[-2:]] == [1.0, 0.0]
+    assert episode.result.steps == len(hand.actions) - 1 == 30  # none of the episode
+
+
+def test_an_environment_that_takes_no_step_after_its_last_ends_as_it_did(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Bounded(Hand):
+        def step(self, action: np.ndarray) -> bool:
+            if len(self.actions) == 30:
+                raise ValueError("reset it first")
+            return super().step(action)
+
+    with caplog.at_level(logging.INFO):
+        episode = run_realtime_episode(
+            Bounded(),
+            driven_by(lambda: InProcess(walking)),
+            RealtimeRules(max_ticks=30, rest=REST),
+            index=0,
+        )
+
+    assert (episode.ending, episode.result.steps) == ("ticks", 30)
+    assert "could not be brought to rest" in caplog.text
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the disk is full")])
+def test_an_episode_that_is_broken_off_leaves_no_velocity_in_force(error: BaseException) -> None:
+    hand = Hand()
+
+    def look(moment: RealtimeMoment) -> None:
+        if hand.place > 5:
+            raise error
+
+    with pytest.raises(type(error)):
+        run_realtime_episode(
+            hand,
+            driven_by(lambda: InProcess(walking)),
+            RealtimeRules(max_ticks=10_000, rest=REST),
+            index=0,
+            look=look,
+        )
+
+    assert [float(action[0]) for action in hand.actions[-2:]] == [1.0, 0.0]
 
 
 def test_an_onlooker_sees_every_tick_and_what_was_done_in_it() -> None:

@@ -17,7 +17,8 @@ from takt.core.trace import Setup
 from takt.errors import InvariantError
 
 NUM_EXAMPLES, NUM_STEPS = 50 if os.environ.get("CI") else 150, 30
-"""CI draws the same examples every time, so that more of them would show nothing more there."""
+"""CI draws the same examples every time, those who change the scheduler draw others: more of them
+are worth their time there."""
 
 
 @pytest.mark.slow

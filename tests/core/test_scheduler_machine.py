@@ -28,7 +28,8 @@ from takt.core.trace import Setup
 from takt.errors import InvariantError
 
 NUM_EXAMPLES, NUM_EXAMPLES_FOR_A_FAULT, NUM_STEPS = 40 if os.environ.get("CI") else 100, 500, 40
-"""CI draws the same examples every time, so that more of them would show nothing more there."""
+"""CI draws the same examples every time, those who change the scheduler draw others: more of them
+are worth their time there."""
 
 
 @pytest.mark.slow

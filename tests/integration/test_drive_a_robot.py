@@ -81,7 +81,11 @@ def test_the_example_drives_its_arm_through_a_real_server(tmp_path: Path) -> Non
     assert {"prefix", "denoise"} & set(figures["parts_ms"])
 
 
-def test_sigterm_stops_the_arm_of_the_example_and_closes_its_log(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_arm_of_the_example_and_closes_its_log(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     log = tmp_path / "run.jsonl"
     server = GatewayServer()
     try:
@@ -91,7 +95,7 @@ def test_sigterm_stops_the_arm_of_the_example_and_closes_its_log(tmp_path: Path)
             while not (log.exists() and '"action"' in log.read_text()):
                 assert process.poll() is None
                 pause.wait(0.05)
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
             said, _ = process.communicate(timeout=60)
     finally:
         server.close()

@@ -125,7 +125,7 @@ class Robot(threading.Thread):
     """Asks with states that nobody else sends, and checks every answer, until it may stop."""
 
     def __init__(self, server: Server, number: int) -> None:
-        super().__init__()
+        super().__init__(daemon=True)  # a test that fails tells nobody to stop
         self.codes: Counter[str] = Counter()
         self.asked = self.served = 0
         self.wrong: list[str] = []

@@ -151,6 +151,9 @@ def test_a_child_that_once_served_is_started_again_though_it_says_that_it_cannot
         supervisor.kill("worker-0")
 
         await listener.wait_for("failed", 2)  # a port that is taken may become free
+        killed, refused = [await listener.wait_for("died", count) for count in (1, 2)]
+        assert "reason" not in killed
+        assert refused["reason"] == "no such core"
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(life, PATIENCE_S)
 

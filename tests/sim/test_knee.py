@@ -136,6 +136,15 @@ def test_a_robot_that_is_late_in_a_later_draw_alone_moves_the_published_knee() -
     assert knee.robots_by_mean == 9
 
 
+def test_robots_of_several_models_are_seen_as_those_of_one_of_them() -> None:
+    def measured(*models: str) -> Measured:
+        on_time = Draw(1.0, 1.0, dict.fromkeys(models, 1.0))
+        return Measured(population=60, draws=(on_time,) * 3)
+
+    assert measured("pi0").is_sure(0.98)
+    assert not measured("pi0", "smolvla").is_sure(0.98)
+
+
 def test_draws_have_the_same_seeds_at_every_population() -> None:
     device = Attained(20)
 

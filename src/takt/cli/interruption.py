@@ -5,8 +5,9 @@ would end a command between two control ticks, and the last velocity would stay 
 
 The first signal does what the command asked for, such as stopping its control loop; where it asked
 for nothing, it raises ``KeyboardInterrupt`` as Ctrl-C always does. What follows may then take its
-time: only a person's further Ctrl-C interrupts that, too. The signal's number is the exception's
-argument, from which :func:`takt.cli.main.main` makes the exit status.
+time: only a person's further Ctrl-C interrupts that, too. One that follows at once is no further
+one: programs that start others pass on what the terminal has told those already. The signal's
+number is the exception's argument, from which :func:`takt.cli.main.main` makes the exit status.
 
 Signals that were ignored before, as ``nohup`` does, stay ignored.
 """
@@ -15,26 +16,36 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
+from takt.units import SECOND, Nanos
+
 __all__ = ["Interruption"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STANDARD_STREAMS = (0, 1, 2)
+_AT_ONCE: Nanos = SECOND
 
 
 class Interruption:
-    """A context in which signals are heard. For the main thread."""
+    """A context in which signals are heard. For the main thread.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Monotonic, in nanoseconds.
+    """
+
+    def __init__(self, clock: Callable[[], Nanos] = time.monotonic_ns) -> None:
         self.number: int | None = None
         """The first signal that came; None: none did."""
         self.at_first: Callable[[], None] | None = None
         """What the first signal does instead of raising. It is called between any two instructions
         of the main thread, so it may take no lock."""
+        self._clock = clock
+        self._first_came: Nanos = 0
         self._before: dict[int, Any] = {}
         self._terminals: list[int] = []
 
@@ -79,11 +90,14 @@ class Interruption:
         self._let_go_of_a_closed_terminal()
         is_first = self.number is None
         if is_first:
-            self.number = number
+            self.number, self._first_came = number, self._clock()
         if is_first and self.at_first is not None:
             self.at_first()
-        elif is_first or number == signal.SIGINT:
+        elif is_first or self._is_further(number):
             raise KeyboardInterrupt(self.number)
+
+    def _is_further(self, number: int) -> bool:
+        return number == signal.SIGINT and self._clock() - self._first_came > _AT_ONCE
 
     def _let_go_of_a_closed_terminal(self) -> None:
         """Whatever is still printed to one would raise."""

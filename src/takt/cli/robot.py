@@ -249,7 +249,10 @@ class DriveRobot:
         # Between two episodes a signal raises: the figures of those before are told all the same.
         with interruption.heard(), view.open(), recorder:
             for index in range(self.episodes):
+                interruption.at_first = lambda: None  # or half a log would be left
                 with self._log(index) as log:
+                    interruption.at_first = None
+                    interruption.raise_if_any()
                     episode = run_realtime_episode(
                         simulation.environment,
                         lambda robot, log=log: _stopped_by(
@@ -345,6 +348,8 @@ class _Link:
 def _stopped_by(interruption: Interruption, loop: ControlLoop) -> ControlLoop:
     """The loop, which the first signal stops by its contract: at its next tick."""
     interruption.at_first = loop.stop
+    if interruption.number is not None:  # what it raised was caught on the way, and no other comes
+        loop.stop()
     return loop
 
 

@@ -16,6 +16,7 @@ durations are there to see.
 Start reading at :func:`run_realtime_episode`.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ __all__ = [
     "RealtimeRules",
     "run_realtime_episode",
 ]
+
+log = logging.getLogger(__name__)
 
 Ending: TypeAlias = Literal["solved", "over", "ticks", "stopped"]
 """Why an episode ended: solved; ended by the environment; no ticks left; the loop stopped."""
@@ -80,6 +83,7 @@ class EnvironmentRobot:
         self._rest = rest
         self._clock = clock
         self._was_stepped = False
+        self._told: Vector | None = None  # the newest command, stepped with or not
         self.steps = 0
         """Steps of the environment."""
         self.rested = 0
@@ -114,6 +118,7 @@ class EnvironmentRobot:
 
     def act(self, action: Vector, /) -> object:
         """Step the environment; nothing once it has ended."""
+        self._told = action
         if self.has_ended or self._was_stepped:
             return
         self._was_stepped = True
@@ -139,6 +144,18 @@ class EnvironmentRobot:
             self.rested += 1
         was_stepped, self._was_stepped = self._was_stepped, False
         return was_stepped
+
+    def come_to_rest(self) -> None:
+        """Step the environment with the newest command, if that came too late for its tick.
+
+        Of an episode that was ended from outside: the last velocity must not stay in force.
+        """
+        if self._told is None or self._told is self.command:
+            return
+        try:
+            self._environment.step(self._told)
+        except Exception:  # some take no step after their last one, and say so in no other way
+            log.info("an environment could not be brought to rest", exc_info=True)
 
     def _fail(self, error: Exception) -> None:
         self.error = self.error or error
@@ -222,8 +239,10 @@ def run_realtime_episode(
             look(_moment(index, loop, robot, was_stepped=robot.end_tick()))
         status, duration = loop.status(), clock() - began
     finally:
-        robot.has_ended = True  # what closing sends to bring a robot to rest is none of the episode
-        loop.close()
+        is_at_its_end, robot.has_ended = robot.has_ended, True
+        loop.close()  # what it sends to bring a robot to rest is none of the episode
+        if not is_at_its_end:
+            robot.come_to_rest()
     if robot.error is not None:
         raise robot.error
     return RealtimeEpisode(

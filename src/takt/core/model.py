@@ -17,6 +17,8 @@ from takt.units import Nanos
 
 __all__ = ["Model"]
 
+_PREFIX = Stage.PREFIX  # by a name of its own, see takt.core.scheduler
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
@@ -55,7 +57,7 @@ class Model:
 
     def sizes(self, stage: Stage) -> tuple[int, ...]:
         """Captured batch sizes of ``stage``, rising."""
-        return self.denoise_sizes if stage else self.prefix_sizes
+        return self.prefix_sizes if stage is _PREFIX else self.denoise_sizes
 
     def filled_size(self, stage: Stage, rows: int) -> int:
         """Largest captured size that ``rows`` rows fill; the smallest of all when none is full."""

@@ -141,6 +141,7 @@ class Child:
                 "status": status,
                 "deaths_in_a_row": self._backoff.deaths,
                 "restart_in_s": to_seconds(wait),
+                **({} if self._failure is None else {"reason": self._failure}),
             }
             log.warning("child died: name=%s %s", self.spec.name, died)
             self._on_event(self, died)

@@ -161,14 +161,15 @@ class Measured:
         """Whether these draws leave no doubt on which side of ``target`` the bound lies.
 
         Robots whose phases collide are late in every period of a draw, so a draw is a sample of as
-        many as it has robots, however many requests they send. Above the target a bound counts
-        only when so many were drawn that, were the attainment just the target, three of them
-        would be expected to be late.
+        many as it has robots, however many requests they send; where several models share it, one
+        of its model's robots. Above the target a bound counts only when so many were drawn that,
+        were the attainment just the target, three of them would be expected to be late.
         """
         attainments = self.attainments
         low = lower_bound(attainments, _SURE)
         if low >= target:
-            robots = self.population * len(self.draws)
+            num_models = max(1, *(len(draw.by_model) for draw in self.draws))
+            robots = self.population * len(self.draws) / num_models
             return robots * (1 - target) >= _EXPECTED_LATE
         return 2 * fmean(attainments) - low < target
 

@@ -26,7 +26,7 @@ from takt.units import Nanos
 
 __all__ = ["Lockstep"]
 
-_PREFIX, _DENOISE = Stage  # by names of their own, see takt.core.scheduler
+_PREFIX, _DENOISE = Stage.PREFIX, Stage.DENOISE  # see takt.core.scheduler
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,8 @@ class Profiler:
         self._progress = progress
         self._solo: dict[Work, Median] = {}
         self._beside: dict[Pair, tuple[Median, Median]] = {}
-        self._brief: set[Pair] = set()
-        """Pairs with a side too brief to be measured beside another."""
+        self._unhindered: dict[Pair, Speeds] = {}
+        """Of the pairs with a side too brief to be measured beside another."""
         self._num_known = 0
         self._num_from_cache = 0
 
@@ -118,8 +118,12 @@ class Profiler:
         self._num_known = len(works) + len(pairs)
         for work in works:
             (self._solo[work],) = self._entry(work)
+        brief = [pair for pair in all_pairs(self._stages, self._shares) if self._is_brief(pair)]
+        self._unhindered = dict.fromkeys(brief, (FULL_SPEED, FULL_SPEED))
+        pairs = [pair for pair in pairs if pair not in self._unhindered]
+        self._num_known = len(works) + len(pairs)
         self._measure(pairs)
-        while chosen := [pair for pair in self._chosen() if pair not in self._measured()]:
+        while chosen := self._chosen():
             self._num_known += len(chosen)
             self._measure(chosen)
         measured = self._measured()
@@ -138,12 +142,12 @@ class Profiler:
 
     def _measure(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
-            if any(self._solo[work].value < HAND_OVER for work in pair):
-                self._brief.add(pair)
-                self._num_known -= 1
-                continue
             of_prefix, of_denoise = self._entry(*pair)
             self._beside[pair] = of_prefix, of_denoise
+
+    def _is_brief(self, pair: Pair) -> bool:
+        """Whether either launch is over before it could slow the other."""
+        return any(self._solo[work].value < HAND_OVER for work in pair)
 
     def _entry(self, *works: Work) -> tuple[Median, ...]:
         known = self._cache.find(*works)
@@ -164,19 +168,20 @@ class Profiler:
         return self._enough.accepts(median) or median.runs >= self._enough.most_runs
 
     def _chosen(self) -> list[Pair]:
-        """What a scheduler would choose by what is known now."""
+        """The pairs that a scheduler would choose by what is known now, and that are not known."""
         if not self._beside:
             return []
-        speeds = full_speeds(self._stages, self._shares, self._measured())
-        return list(dict.fromkeys(chosen_pairs(self._profile(speeds), self._stages)))
+        known = self._measured()
+        speeds = full_speeds(self._stages, self._shares, known)
+        chosen = dict.fromkeys(chosen_pairs(self._profile(speeds), self._stages))
+        return [pair for pair in chosen if pair not in known]
 
     def _profile(self, speeds: Mapping[Pair, Speeds]) -> Profile:
         solo = {work: median.value for work, median in self._solo.items()}
         return profile_of(self._units, self._shares, solo, speeds)
 
     def _measured(self) -> dict[Pair, Speeds]:
-        unhindered = dict.fromkeys(self._brief, (FULL_SPEED, FULL_SPEED))
-        return {**unhindered, **{pair: self._speeds(pair) for pair in self._beside}}
+        return {**self._unhindered, **{pair: self._speeds(pair) for pair in self._beside}}
 
     def _speeds(self, pair: Pair) -> Speeds:
         (prefix, denoise), (of_prefix, of_denoise) = pair, self._beside[pair]
