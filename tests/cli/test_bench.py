@@ -2,7 +2,8 @@
 
 import csv
 import json
-from collections.abc import Callable, Generator
+import signal
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,20 @@ from tests.cli.benching.made import epoch, run
 from takt.cli.benching.sender import Epoch, Progress, Sent
 from takt.cli.drive import Drive
 from takt.cli.main import main
-from takt.units import ms, seconds
+from takt.units import Nanos, ms, seconds
 
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 GOOD, BAD = (5,) * 60, (5,) * 30 + (80,) * 30
 
 
 class FakeSenders:
-    """Processes whose robots are answered after as many milliseconds as the script says."""
+    """Processes whose robots are answered after as many milliseconds as the script says.
+
+    A signal in the script comes while the epoch runs.
+    """
 
     def __init__(self) -> None:
-        self.epochs: list[tuple[int, ...] | BaseException] = []
+        self.epochs: list[tuple[int, ...] | signal.Signals] = []
         self.orders: list[Epoch] = []
         self.drives: list[tuple[Drive, int]] = []
 
@@ -35,8 +40,9 @@ class FakeSenders:
         self.orders.append(order)
         tell(Progress(1, 1, 1))
         found = self.epochs.pop(0) if self.epochs else GOOD
-        if isinstance(found, BaseException):
-            raise found
+        if isinstance(found, signal.Signals):
+            signal.raise_signal(found)
+            pytest.fail("it did not end the epoch")
         return [*epoch(run("robot-1", *found)).parts]
 
 
@@ -126,23 +132,33 @@ def test_requests_and_a_picture_are_written(
     assert "1 robot holds 98.00%" in capsys.readouterr().out
 
 
-def test_what_was_measured_before_ctrl_c_is_said(
-    fakes: FakeSenders, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", ENDING)
+def test_what_was_measured_before_a_signal_is_said_and_written(
+    fakes: FakeSenders,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    number: signal.Signals,
 ) -> None:
-    fakes.epochs = [GOOD, BAD, KeyboardInterrupt()]
+    fakes.epochs = [GOOD, BAD, number]
+    table = tmp_path / "requests.csv"
 
-    assert bench("--json") == 130
+    assert bench("--json", "--csv", str(table)) == 128 + number
 
     found = json.loads(capsys.readouterr().out)
     assert (len(found["epochs"]), found["broken_off"], found["stopped_early"]) == (2, True, False)
+    with table.open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 120
 
 
-def test_ctrl_c_in_the_first_epoch_says_nothing(
-    fakes: FakeSenders, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_in_the_first_epoch_says_nothing(
+    fakes: FakeSenders, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    fakes.epochs = [KeyboardInterrupt()]
+    fakes.epochs = [number]
 
-    assert bench("--json") == 130
+    assert bench("--json") == 128 + number
 
     assert capsys.readouterr().out == ""
 
@@ -173,3 +189,28 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 
     assert said in capsys.readouterr().err
     assert fakes.drives == []
+
+
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_once_all_is_measured_costs_nothing_that_was(
+    fakes: FakeSenders,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    class Server:
+        def wait_until_ready(self, timeout: Nanos) -> str:
+            return "somewhere:1"
+
+    @contextmanager
+    def serving(options: Sequence[str]) -> Generator[Server, None, None]:
+        yield Server()
+        signal.raise_signal(number)  # it takes a while to stop
+
+    monkeypatch.setattr("takt.cli.bench.serving", serving)
+
+    assert main(["bench", "--start=--model echo", "--json"]) == 128 + number
+
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["epochs"]), found["broken_off"]) == (5, False)

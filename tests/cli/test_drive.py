@@ -1,4 +1,5 @@
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import tyro
 from tests.client.fakes import ScriptedTransport
 
 from takt.cli.drive import Drive
+from takt.cli.driving.live_table import Onlooker
 from takt.cli.main import main
 from takt.client.connection import Connection
 from takt.client.errors import ConnectionLostError
@@ -181,3 +183,22 @@ def test_a_run_prints_figures_as_json_and_nothing_else(
     assert status == 1
     assert json.loads(out)["errors"] == {"closed": 1}
     assert "takt: nothing was served: 1 closed" in err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_with_its_figures(
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    monkeypatch.setattr(Onlooker, "look", lambda _: signal.raise_signal(number))
+
+    status = main(["drive", ADDRESS, "--robots", "1", "--seconds", "90", "--json"])
+
+    figures = json.loads(capsys.readouterr().out)
+    assert status == 128 + number
+    assert figures["broken_off"]
+    assert figures["seconds"] < 90

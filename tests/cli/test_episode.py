@@ -78,7 +78,7 @@ def test_a_plot_that_cannot_be_written_is_refused(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["episode", "show", str(log), "--plot", str(tmp_path / "none" / "run.svg")]) == 1
-    assert "cannot write the plot" in capsys.readouterr().err
+    assert "no folder" in capsys.readouterr().err
 
 
 def test_a_missing_log_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

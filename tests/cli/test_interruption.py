@@ -76,6 +76,23 @@ def test_a_ctrl_c_that_a_wrapper_passes_on_is_the_one_that_was_heard_already() -
     assert told == ["stop"]
 
 
+@pytest.mark.parametrize("number", ENDING)
+def test_what_takes_little_time_is_finished_before_a_signal_ends_anything(
+    number: signal.Signals,
+) -> None:
+    finished: list[str] = []
+
+    with Interruption() as interruption:
+        interruption.let_finish()
+        signal.raise_signal(number)
+        finished.append("the figures")
+        with pytest.raises(KeyboardInterrupt) as raised:
+            interruption.raise_if_any()
+
+    assert finished == ["the figures"]
+    assert raised.value.args == (number,)
+
+
 def test_a_context_is_ended_by_a_signal_and_what_is_behind_it_goes_on() -> None:
     with Interruption() as interruption:
         with interruption.heard():

@@ -120,6 +120,20 @@ def test_a_mistyped_option_is_named_before_one_that_is_missing(
     assert refused(capsys, "eval").startswith("Missing from takt eval: --env")
 
 
+@pytest.mark.parametrize("options", [("--port", "8000"), ("--port=8000",), ("--json", "--port")])
+def test_an_option_that_has_another_name_here_is_refused_with_that_name(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    hint = "the port of the openpi door is --openpi"
+
+    said = refused(capsys, "serve", *options)
+
+    assert said.startswith("Unrecognized options: --port")
+    assert said.endswith(f"; {hint}; see: takt serve --help")
+    assert hint not in refused(capsys, "serve", "--pot", "8000")
+    assert hint not in refused(capsys, "bench", *options)
+
+
 def test_what_is_missing_is_named_without_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert refused(capsys, "robot") == (
         "Missing from takt robot: --env STR, --server STR; see: takt robot --help"

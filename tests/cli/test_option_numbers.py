@@ -1,13 +1,12 @@
 """A number that no command can use is refused by its flag, before anything is started."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from takt.cli.main import main
-from takt.cli.option_numbers import check_folder, check_numbers, naming_flags
-from takt.errors import ConfigError, UsageError
+from takt.cli.option_numbers import check_numbers, naming_flags
+from takt.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +157,3 @@ def test_an_error_that_names_no_such_option_is_left_as_it_is(message: str) -> No
         raise ConfigError(message)
 
     assert str(refused.value) == message
-
-
-def test_a_file_in_a_folder_that_is_there_is_let_through(tmp_path: Path) -> None:
-    check_folder("log", None)
-    check_folder("log", tmp_path / "run.jsonl")
-
-    with pytest.raises(UsageError, match=r"^--log .*: no folder "):
-        check_folder("log", tmp_path / "no" / "run.jsonl")

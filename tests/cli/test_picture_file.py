@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from tests.full_disk import FULL, full_disk
 
 from takt.cli.picture_file import check_picture, dress, picture
 from takt.errors import ConfigError
@@ -48,3 +49,20 @@ def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         picture(tmp_path / "nowhere" / "p.png", width=1, height=1),
     ):
         pass
+
+
+def test_a_full_disk_leaves_the_picture_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "p.png"
+    with picture(path, width=1, height=1):
+        pass
+    good = path.read_bytes()
+
+    with (
+        pytest.raises(ConfigError, match=f"cannot write the plot: {FULL}"),
+        full_disk(),
+        picture(path, width=1, height=1),
+    ):
+        pass
+
+    assert path.read_bytes() == good
+    assert [*tmp_path.iterdir()] == [path]

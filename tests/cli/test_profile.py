@@ -1,15 +1,19 @@
 """``takt profile`` and who reads its file."""
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from takt.cli.main import main
 from takt.cli.serve import Serve
+from takt.core.profile import Work
 from takt.errors import ConfigError
 from takt.hardware.measured import MeasuredProfile
+from takt.runtime.profiling.cache import Cache
+from takt.runtime.profiling.median import Median
 from takt.server.composition import DevicePlan, ServerPlan
 from takt.server.formation_choice import Load
 
@@ -40,6 +44,48 @@ def test_a_stranger_is_measured_written_drawn_and_planned_with(
     short = ["--seeds", "2", "--seconds", "2", "--formation", "monolithic", "--json"]
     assert main(["plan", "--profile", str(out), "--model", "groot-n1.7", *short]) == 0
     assert json.loads(capsys.readouterr().out)["robots_at_target"] > 0
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def interrupted(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, signals_are_heeded: None
+) -> tuple[int, list[tuple[Work, ...]]]:
+    """A signal that comes whenever an entry is known, and the entries."""
+    kept: list[tuple[Work, ...]] = []
+    keep = Cache.keep
+
+    def keep_and_signal(cache: Cache, medians: Sequence[Median], *works: Work) -> None:
+        keep(cache, medians, *works)
+        kept.append(works)
+        signal.raise_signal(request.param)
+
+    monkeypatch.setattr(Cache, "keep", keep_and_signal)
+    return request.param, kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [([], "the same command"), (["--refresh"], "the same command without --refresh")],
+)
+def test_a_signal_ends_a_profile_that_goes_on_where_it_was(
+    options: list[str],
+    how: str,
+    interrupted: tuple[int, list[tuple[Work, ...]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    number, kept = interrupted
+    command = ["profile", "--model", "echo", "--most-runs", "5"]
+
+    assert main([*command, *options]) == 128 + number
+
+    (cache,) = (tmp_path / "cache" / "takt" / "profiles").iterdir()
+    words = f"broken off; what was measured is kept in {cache}, and {how} goes on from there\n"
+    assert capsys.readouterr().err == words
+    assert main(command) == 128 + number
+    assert len(set(kept)) == 2
+    assert len(cache.read_text().splitlines()) == 2
 
 
 @pytest.mark.slow

@@ -240,6 +240,17 @@ def test_several_episodes_have_a_log_each_and_one_trace(tmp_path: Path) -> None:
     assert lines[-2]["action"] == [0.5] * 4
 
 
+def test_a_full_disk_ends_the_trace_and_every_episode_is_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    figures = driven(episodes=2, trace=Path("/dev/full"))
+
+    assert figures["endings"] == {"solved": 2}
+    assert [it.getMessage() for it in caplog.records if it.name.endswith(".recording")] == [
+        "trace is incomplete: file=full reason=No space left on device"
+    ]
+
+
 def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200", "--json"]
     assert main(arguments) == 0

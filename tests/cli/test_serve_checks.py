@@ -14,9 +14,10 @@ from takt.cli.serve_checks import (
     check_installed,
     check_policies,
     check_profile,
+    check_traces,
 )
 from takt.errors import ConfigError, UsageError
-from takt.server.composition import ServerPlan
+from takt.server.composition import GatewayPlan, ServerPlan
 
 
 def plan_of(*models: str) -> ServerPlan:
@@ -63,3 +64,31 @@ def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"no\.json: cannot be read"):
         check_profile(replace(device, profile_path=str(tmp_path / "no.json")))
+
+
+def test_traces_of_several_devices_are_no_file_that_the_server_reads(tmp_path: Path) -> None:
+    profile = tmp_path / "run-right.jsonl"
+    profile.write_text("times")
+    (device,) = Serve(model=("pi0",), paced="h100").plan().devices
+    devices = tuple(
+        replace(device, name=name, trace_path=str(tmp_path / f"run-{name}.jsonl"))
+        for name in ("left", "right")
+    )
+    plan = ServerPlan(devices=devices, gateways=(GatewayPlan(devices=("left", "right")),))
+    asked = tmp_path / "run.jsonl"
+
+    check_traces(plan, asked, None)
+    with pytest.raises(UsageError, match=r"^--trace .*run-right\.jsonl: is the file that is read"):
+        check_traces(plan, asked, profile)
+    with pytest.raises(UsageError, match=r"^--trace /dev/full: is no ordinary file"):
+        check_traces(plan, Path("/dev/full"))
+
+
+def test_the_trace_of_one_device_may_be_a_device(tmp_path: Path) -> None:
+    check_traces(Serve(model=("echo",), trace=Path("/dev/null")).plan(), Path("/dev/null"))
+
+    profile = tmp_path / "times.json"
+    profile.write_text("times")
+    plan = Serve(model=("pi0",), paced="h100", profile=profile, trace=profile).plan()
+    with pytest.raises(UsageError, match="is the file that is read"):
+        check_traces(plan, profile)

@@ -149,7 +149,7 @@ def test_a_plot_without_matplotlib_is_refused_with_what_to_install(
 def test_a_trace_that_cannot_be_written_is_refused(fleet: Path, tmp_path: Path) -> None:
     (tmp_path / "run-left.jsonl").mkdir()
 
-    with pytest.raises(UsageError, match=r"--trace .*run-left\.jsonl: Is a directory"):
+    with pytest.raises(UsageError, match=r"--trace .*run-left\.jsonl: is a folder"):
         Simulate(fleet=fleet, trace=tmp_path / "run.jsonl").run()
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.tracing.made import setup, simulated
+from tests.cli.tracing.made import setup, setup_line, simulated
 
 from takt.cli.main import main
 from takt.core.trace import trace_lines
@@ -81,14 +81,66 @@ def test_a_trace_that_is_none_is_one_line(
     assert refused(capsys, "nowhere.jsonl") == "takt: nowhere.jsonl: no such trace\n"
 
 
-def test_a_trace_in_which_nothing_happens_is_one_line(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def unused(tmp_path: Path) -> Path:
+    """The trace of a server that served nobody."""
+    path = tmp_path / "unused.jsonl"
+    path.write_text("".join(f"{line}\n" for line in trace_lines(setup(), ())))
+    return path
+
+
+def test_a_trace_of_a_server_that_served_nobody_says_so(
+    unused: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", str(unused)]) == 0
+    assert capsys.readouterr().out == f"{unused}: no request came while it was recorded\n"
+
+    assert main(["trace", str(unused), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"setups": []}
+
+
+def test_nothing_is_written_where_nothing_happens(
+    trace: Path, unused: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "t.json"
+
+    assert "no request came" in refused(capsys, str(unused), "--out", str(out))
+    assert "in the time asked for" in refused(capsys, str(unused), "--seconds", "1")
+    assert "in the time asked for" in refused(capsys, str(trace), "--from-seconds", "900")
+    assert not out.exists()
+
+
+def test_a_file_without_a_trace_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "empty.jsonl"
-    path.write_text("".join(f"{line}\n" for line in trace_lines(setup(), ())))
+    path.write_text("")
 
-    assert "nothing happens in it" in refused(capsys, str(path))
-    assert "nothing happens in it" in refused(capsys, str(trace), "--from-seconds", "900")
+    assert refused(capsys, str(path)) == f"takt: {path}: there is no trace in it\n"
+
+
+def test_a_last_line_that_is_cut_off_is_said(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cut.jsonl"
+    path.write_text(trace.read_text() + '{"event":"dec')
+
+    assert main(["trace", str(path), "--json"]) == 0
+    cut = capsys.readouterr()
+    assert main(["trace", str(trace), "--json"]) == 0
+    whole = capsys.readouterr()
+
+    assert cut.err == f"takt: {path}: its last line is cut off: left out\n"
+    assert (whole.err, whole.out) == ("", cut.out)
+
+
+def test_a_setup_that_is_none_is_named_with_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(setup_line() + '{"event":"switched","at":1,"setup":{}}\n')
+
+    assert refused(capsys, str(path)).startswith(f"takt: {path}: not a setup: ")
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,46 @@ def test_a_line_that_is_no_event_is_refused_by_its_number(line: str) -> None:
         list(replay([first, second, line]))
 
 
+def test_errors_count_the_lines_of_the_file_that_a_trace_is_part_of() -> None:
+    setup, *_ = recorded()
+
+    with pytest.raises(
+        UsageError, match=r"^line 42 of the trace is not an event: no event 'foo'; kn"
+    ):
+        list(replay([setup, '{"event":"foo"}'], first=41))
+    with pytest.raises(UsageError, match=r"^line 41: expected the setup"):
+        list(replay(["{}"], first=41))
+    with pytest.raises(ConfigError, match=r"^line 41: not a setup"):
+        list(replay(['{"takt_trace":1}'], first=41))
+
+
+def test_a_call_that_the_scheduler_refuses_is_named_by_its_line() -> None:
+    setup, *_ = recorded()
+    finish = '{"event":"finish","at":1,"lane":[0,0],"failed":[]}'
+
+    with pytest.raises(InvariantError, match=r"^line 2 of the trace: a launch ended on"):
+        list(replay([setup, finish]))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"event":"cancel","seq":3}', "expected a key 'at'"),
+        ('{"event":"cancel","at":0}', "expected a key 'seq'"),
+        ('{"event":"cancel","at":"soon","seq":0}', "at: expected whole nanoseconds, got 'soon'"),
+        (
+            '{"event":"dance","at":0}',
+            "known: submit, cancel, finish, decide, moved, switched, ended",
+        ),
+    ],
+)
+def test_what_was_expected_of_an_event_is_said(line: str, why: str) -> None:
+    setup, *_ = recorded()
+
+    with pytest.raises(UsageError, match=why):
+        list(replay([setup, line]))
+
+
 # Switches
 
 

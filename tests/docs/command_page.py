@@ -30,7 +30,8 @@ What `takt COMMAND --help` says, on one page. `takt` and `takt --help` list the 
 `takt --version` says the version.
 
 - The exit status is 0 when all went well. Whatever goes wrong on purpose, a bad option included, is
-  one line on standard error and status 1; Ctrl-C gives 130.
+  one line on standard error and status 1. Ctrl-C gives 130, another signal that ends a command in
+  order 128 and its number, and a reader of the output that has gone 141.
 - Durations are in milliseconds where the name ends in `-ms`, else in seconds.
 - An option that is *repeatable* is given once for each value.
 - `--json` prints nothing but JSON on standard output.

@@ -32,6 +32,8 @@ COMMAND = re.compile(r"^(?:\.venv/bin/)?takt (\S.*)$", re.MULTILINE)
 NAMED = re.compile(r"`([\w/]+\.py)::([\w.]+)`")
 TYPED = re.compile(r"^(?:\w+=\S+ )?(?:\.venv/bin/)?takt (\w.*)$", re.MULTILINE)
 OPTION = re.compile(r"^\| `(--[a-z-]+)", re.MULTILINE)
+INSTALLED = re.compile(r"pip install (?:-e )?'\.\[[^\]\n]*server[^`\n]*")
+"""Where a clone is installed with what `takt serve` needs."""
 OUTSIDE = re.compile(r"(?<![\w.])/(?:work|tmp|root|home|Users)\b|\.\./shared")
 
 
@@ -168,6 +170,16 @@ def test_every_option_a_page_tells_to_type_exists(page: Path) -> None:
             unknown.append(line)
 
     assert unknown == []
+
+
+def test_a_clone_that_is_to_serve_is_installed_with_the_data_of_mini() -> None:
+    texts = [*PAGES, *(ROOT / "examples").rglob("*.md"), *SOURCE.rglob("*.py")]
+    told = [line for text in texts for line in INSTALLED.findall(text.read_text(encoding="utf-8"))]
+
+    assert len(told) >= 4
+    for line in told:
+        # A copy has only what is installed beside it; what is editable has all of the clone.
+        assert " -e " in line or "./packages/mini" in line
 
 
 def test_contributing_names_the_verbs_of_the_makefile() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.full_disk import FULL, full_disk
 
 from takt.doors.lerobot_records import SessionRecords, check_size
 from takt.errors import ConfigError, LimitError
@@ -89,6 +90,22 @@ def test_a_file_that_cannot_be_written_stops_nobody(
     records.save()
 
     assert "sessions not saved" in caplog.text
+
+
+def test_a_full_disk_leaves_the_sessions_that_were_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = SessionRecords(tmp_path, 0)
+    records.open(RECORD)
+    records.save()
+
+    records.open(RECORD)
+    with full_disk():
+        records.save()
+
+    assert f"sessions not saved: reason={FULL}" in caplog.text
+    assert len(SessionRecords(tmp_path, 0)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["lerobot-sessions.json"]
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"k": {"address": 1}}', b"\xff"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.full_disk import FULL, full_disk
 
 from takt.core.model import Model
 from takt.core.profile import Profile, Work
@@ -106,6 +107,17 @@ def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
         MeasuredProfile.read(tmp_path / "none.json")
     with pytest.raises(ConfigError, match="cannot be written"):
         PROFILE.write(tmp_path / "none" / "cpu.json")
+
+
+def test_a_full_disk_leaves_the_profile_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    PROFILE.write(path)
+
+    with full_disk(), pytest.raises(ConfigError, match=rf"cpu\.json: cannot be written: {FULL}"):
+        PROFILE.write(path)
+
+    assert MeasuredProfile.read(path).to_json() == PROFILE.to_json()
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,10 @@ import contextlib
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,3 +130,27 @@ def test_a_stock_server_is_measured_without_stages(capsys: pytest.CaptureFixture
     figures = json.loads(capsys.readouterr().out)
     assert "prefix" not in figures["split_ms"]
     assert figures["outcomes"]["served"] > 0
+
+
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_all_its_processes_keeps_what_was_measured(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    table = tmp_path / "requests.csv"
+    options = ["--start=--model echo", "--robots", "2", "--processes", "2", "--seconds", "1"]
+    command = [sys.executable, "-m", "takt.cli.main", "bench", *options, "--csv", str(table)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        next(line for line in lines if line.startswith("epoch 1 of"))
+
+        os.killpg(process.pid, number)  # as a terminal or a service manager does
+
+        rest = "".join(lines)
+    assert process.returncode == 128 + number
+    assert "broken off" in rest
+    with table.open(newline="") as file:
+        assert {row["epoch"] for row in csv.DictReader(file)} >= {"1"}

@@ -195,18 +195,21 @@ def test_the_demo_serves_a_network_and_says_how_it_went() -> None:
 
 
 @pytest.mark.usefixtures("signals_are_heeded")
-def test_ctrl_c_ends_the_demo_with_its_figures_and_no_server_is_left() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_demo_with_its_figures_and_no_server_is_left(
+    number: signal.Signals,
+) -> None:
     command = [sys.executable, "-m", "takt.cli.main", "demo", "--model", "echo", "--seconds", "90"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         next(line for line in lines if "requests answered" in line)
 
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
 
-        rest = "".join(lines)
+        rest = "".join(lines)  # ends when the server has ended, too
     assert "the run was broken off" in rest
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
 
 
 def test_a_demo_whose_server_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,12 @@ def serving(*options: str, by: Sequence[str] = ()) -> Iterator[Server]:
     finally:
         process.terminate()
         process.communicate(timeout=TIMEOUT_S)
+
+
+def started(stdout: int | IO[str]) -> subprocess.Popen[str]:
+    """A server whose log and last words are read."""
+    command = [*TAKT, "serve", "--json", *ECHO]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
 
 
 def robot_at(port: int) -> Connection:
@@ -141,6 +148,55 @@ def test_sigterm_drains_and_leaves_no_process() -> None:
 
         assert server.process.returncode == 0
         assert [pid for pid in pids if _is_alive(pid)] == []
+
+
+@pytest.mark.usefixtures("signals_are_heeded")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_person_is_told_that_a_server_drains_and_has_stopped(number: signal.Signals) -> None:
+    command = [*TAKT, "serve", *ECHO]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        next(line for line in lines if line.startswith("ready after"))
+
+        process.send_signal(number)
+
+        rest = [*lines]
+    assert rest[-2:] == ["gateway-0 is draining: the server is being stopped\n", "stopped\n"]
+    assert process.returncode == 0
+
+
+def test_children_of_a_dead_supervisor_say_once_what_they_do() -> None:
+    with started(subprocess.PIPE) as process:
+        server = Server(process)
+        server.wait_for("ready", "gateway-0")
+        server.wait_for("ready", "worker-0")
+
+        process.kill()
+
+        assert process.stderr is not None
+        said = process.stderr.read()  # ends when all have
+    assert said.count("the supervisor is gone: draining\n") == 1
+    assert "event=" not in said  # what they would have told it
+    assert "Traceback" not in said
+
+
+def test_a_server_whose_reader_has_gone_ends_as_other_commands_do() -> None:
+    with started(subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+def test_a_server_whose_events_go_to_a_full_disk_stops_in_order() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full, started(full) as process:
+        assert process.stderr is not None
+        assert process.stderr.read() == "takt: standard output: No space left on device\n"
+    assert process.returncode == 1
 
 
 def _is_alive(pid: int) -> bool:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from takt.runtime.trace_file import begin_trace
+
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TIMEOUT_S = 60.0
@@ -88,6 +90,19 @@ def test_a_program_that_started_it_is_told_the_reason_too(taken: int) -> None:
     ]
     assert failed["process"] == "gateway-0"
     assert done.stderr == f"takt: gateway-0: {failed['reason']}\n"
+
+
+def test_a_trace_that_another_server_writes_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    held = begin_trace(str(path))
+    path.write_text("recorded\n")
+    try:
+        said = refused(*ECHO, "--trace", str(path))
+    finally:
+        os.close(held)
+
+    assert said == [f"takt: --trace {path}: another server writes it; give another file"]
+    assert path.read_text() == "recorded\n"
 
 
 @pytest.mark.parametrize(

@@ -307,3 +307,19 @@ def test_a_child_that_does_not_say_it_lives_is_killed_and_started_again(tmp_path
         await asyncio.wait_for(life, PATIENCE_S)
 
     asyncio.run(scenario())
+
+
+def test_a_listener_that_fails_ends_the_server_in_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hear(name: str, event: Mapping[str, Any]) -> None:
+        raise BrokenPipeError(f"nobody reads of {name}")
+
+    async def scenario() -> None:
+        await Supervisor([spec(tmp_path)], [], hear, drain=UNHURRIED).run()
+
+    with pytest.raises(BrokenPipeError, match="nobody reads of worker-0"):
+        asyncio.run(scenario())
+
+    assert (tmp_path / "diary").read_text() == "worker-0 asked\n"
+    assert caplog.records == []

@@ -1,5 +1,6 @@
 """A trace on disk is whole lines, whatever happens to its writer."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from tests.runtime.driving import Rig
 
 from takt.core.trace import replay
 from takt.errors import ConfigError
-from takt.runtime.trace_file import TraceFile, split_traces
+from takt.runtime.trace_file import TraceFile, begin_trace, split_traces
 
 
 def test_lines_are_on_disk_as_soon_as_they_are_written(tmp_path: Path) -> None:
@@ -69,3 +70,43 @@ def test_each_setup_begins_a_trace_that_replays_and_a_cut_line_is_left_out() -> 
     assert [line for trace in traces for line in trace] == rig.trace
     for trace in traces:
         assert list(replay(trace)) == trace
+
+
+def test_a_trace_begins_empty_and_its_workers_add_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text("of an earlier server\n")
+
+    held = begin_trace(str(path))
+    for line in ("one", "two"):  # a worker, and the one that is started again
+        trace = TraceFile(str(path))
+        trace([line])
+        trace.close()
+    os.close(held)
+
+    assert path.read_text() == "one\ntwo\n"
+
+
+def test_a_trace_belongs_to_one_server_until_its_last_process_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    server = begin_trace(str(path))
+    worker = os.dup(server)
+    path.write_text("one\n")
+
+    for last in (server, worker):
+        with pytest.raises(ConfigError, match=f"^{path}: another server writes it"):
+            begin_trace(str(path))
+        assert path.read_text() == "one\n"
+        os.close(last)
+
+    os.close(begin_trace(str(path)))
+    assert path.read_text() == ""
+
+
+def test_what_holds_no_trace_is_shared() -> None:
+    for held in [begin_trace("/dev/null"), begin_trace("/dev/null")]:
+        os.close(held)
+
+
+def test_a_trace_that_cannot_begin_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Is a directory"):
+        begin_trace(str(tmp_path))

@@ -1,11 +1,13 @@
 """A child reads its configuration and leaves its commands to whoever reads those."""
 
 import os
+import sys
+from contextlib import redirect_stdout
 
 import pytest
 
 from takt.server import child_process
-from takt.server.child_process import first_line
+from takt.server.child_process import announce, first_line
 
 
 def piped(data: bytes) -> int:
@@ -37,3 +39,14 @@ def test_a_configuration_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) 
 
     assert first_line(lifeline) == b"x" * 10
     os.close(lifeline)
+
+
+def test_what_nobody_hears_any_more_is_said_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", encoding="utf-8") as unread, redirect_stdout(unread):
+        announce({"event": "draining"})
+        announce({"event": "stopped"})
+        sys.stdout.flush()  # as the interpreter does when it exits
+
+    assert caplog.records == []

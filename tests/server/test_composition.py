@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +102,44 @@ def test_a_worker_that_cannot_be_configured_leaves_no_socket_behind() -> None:
     with pytest.raises(ConfigError, match="needs several devices"):
         Composition.of(ServerPlan(devices=(device,)))
     gc.collect()  # a socket that was left open would warn
+
+
+def traced(path: Path) -> ServerPlan:
+    return ServerPlan(devices=(DevicePlan(models=(ECHO,), trace_path=str(path)),))
+
+
+def test_a_second_server_does_not_touch_the_trace_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with composed(traced(path)):
+        path.write_text("recorded\n")
+
+        with pytest.raises(ConfigError, match=f"^--trace {path}: another server writes it"):
+            Composition.of(traced(path))
+
+        assert path.read_text() == "recorded\n"
+    with composed(traced(path)):
+        assert path.read_text() == ""
+    gc.collect()  # a socket that was left open would warn
+
+
+def test_a_worker_that_outlives_its_supervisor_keeps_its_trace(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with composed(traced(path)) as composition:
+        (held,) = composition.traces
+        assert held in composition.workers[0].inherited
+        worker = os.dup(held)
+
+    with pytest.raises(ConfigError, match="another server writes it"):
+        Composition.of(traced(path))
+    os.close(worker)
+
+
+def test_two_devices_do_not_share_a_trace(tmp_path: Path) -> None:
+    path = str(tmp_path / "run.jsonl")
+    devices = tuple(replace(gpu(name, PI0), trace_path=path) for name in ("left", "right"))
+
+    with pytest.raises(ConfigError, match="another server writes it"):
+        Composition.of(ServerPlan(devices=devices, gateways=(gateway("0", "left", "right"),)))
 
 
 # Several devices, several gateways

@@ -375,3 +375,11 @@ def test_how_widely_the_launches_of_a_device_are_spread_is_part_of_what_is_simul
 ) -> None:
     assert read(tmp_path, changed("devices.gpu0.spread", 0.03)).fleet().spreads == {"gpu0": 0.03}
     assert "devices" in refusal(tmp_path, changed("devices.gpu0.spread", 0.9))
+
+
+def test_files_of_measured_profiles_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump(changed("profiles.gpu", "times.json")), encoding="utf-8")
+
+    assert FleetFile.read_unchecked(path).measured_paths == (tmp_path / "times.json",)
+    assert read(tmp_path, content()).measured_paths == ()

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.full_disk import FULL, full_disk
 
 from takt.errors import ConfigError, UsageError
 from takt.sim.knee import Draw, Measured
@@ -118,6 +119,18 @@ def test_without_matplotlib_the_error_names_the_extra(
 
     with pytest.raises(ConfigError, match=r"takt-serve\[plot\]"):
         plot_attainment(CURVE, tmp_path / "curve.png")
+
+
+def test_a_full_disk_leaves_the_plot_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "curve.png"
+    plot_attainment(CURVE, path)
+    good = path.read_bytes()
+
+    with full_disk(), pytest.raises(ConfigError, match=f"cannot write the plot: {FULL}"):
+        plot_attainment(CURVE, path)
+
+    assert path.read_bytes() == good
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_folder_that_is_not_there_is_one_error(tmp_path: Path) -> None:

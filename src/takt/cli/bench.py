@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -24,7 +24,9 @@ from takt.cli.drive import Drive, count_robots
 from takt.cli.driving.figures import check_run
 from takt.cli.driving.robot import Deadline
 from takt.cli.driving.server_process import serving
+from takt.cli.interruption import Interruption
 from takt.cli.option_numbers import check_numbers
+from takt.cli.output_files import check_outputs
 from takt.cli.picture_file import check_picture
 from takt.errors import UsageError
 from takt.units import SECOND, Nanos, seconds
@@ -93,25 +95,18 @@ class Bench:
 
         Raises:
             TaktError: The server cannot be asked at all, served nobody, or mixed up robots.
+            KeyboardInterrupt: A signal broke it off.
         """
         self._check()
         console = Console(stderr=self.json)
-        with self._address(console) as address:
-            epochs, broken_off = self._measure(self._drive(address), console)
-        if not epochs:
-            raise KeyboardInterrupt
-        figures = bench_figures(
-            epochs,
-            duration=seconds(self.seconds),
-            seed=self.seed,
-            target=self.target,
-            planned=self.epochs,
-            broken_off=broken_off,
-        )
-        self._give_out(epochs, figures, console)
-        check_run(figures)
-        if broken_off:
-            raise KeyboardInterrupt
+        with Interruption() as interruption:
+            with self._address(console) as address:
+                epochs = self._measure(self._drive(address), console, interruption)
+                broken_off = interruption.number is not None
+                interruption.let_finish()
+            if epochs:
+                self._give_out(epochs, broken_off=broken_off, console=console)
+            interruption.raise_if_any()
 
     def _check(self) -> None:
         """Refuse what would only fail after minutes of measuring."""
@@ -128,9 +123,8 @@ class Bench:
             raise UsageError(
                 f"--processes must lie in 1 to {_MOST_PROCESSES}, got {self.processes}"
             )
-        if self.csv is not None and not self.csv.parent.is_dir():
-            raise UsageError(f"--csv {self.csv}: no folder {self.csv.parent}")
         check_picture("--plot", self.plot)
+        check_outputs([("--csv", self.csv), ("--plot", self.plot)], self.token_file)
         address = "127.0.0.1" if self.server is None else self.server
         self._drive(address).check(address="--server")
 
@@ -145,41 +139,51 @@ class Bench:
         with serving([*options, "--openpi", "0"]) as server:
             yield server.wait_until_ready(_READY_TIMEOUT)
 
-    def _measure(self, drive: Drive, console: Console) -> tuple[list[EpochResult], bool]:
-        """The epochs that were run to their end, and whether somebody broke off."""
+    def _measure(
+        self, drive: Drive, console: Console, interruption: Interruption
+    ) -> list[EpochResult]:
+        """The epochs that were run to their end; a signal breaks off."""
         population = sum(count for _, count in _counts(self.robots))
         processes = min(self.processes or processes_for(population), population)
         epochs: list[EpochResult] = []
-        try:
-            with senders(drive, processes) as sending:
-                while len(epochs) < self.epochs:
-                    epochs.append(self._epoch(sending, len(epochs), console))
-                    if self._is_clear(epochs):
-                        break
-        except KeyboardInterrupt:
-            return epochs, True
-        return epochs, False
+        with interruption.heard(), senders(drive, processes) as sending:
+            while len(epochs) < self.epochs:
+                epochs.append(self._epoch(sending, len(epochs), console))
+                self._say_epoch(epochs, console)  # what was said must not be lost by a signal
+                if self._is_clear(epochs):
+                    break
+        return epochs
 
     def _epoch(self, sending: Senders, number: int, console: Console) -> EpochResult:
         seed = self.seed + number
         order = Epoch(seed, seconds(self.warm_up_seconds), seconds(self.seconds))
-        text = f"epoch {number + 1} of at most {self.epochs}"
+        text = self._title(number)
         with console.status(f"{text}: connecting") as status:
-            result = EpochResult(seed=seed, parts=sending.run(order, _teller(status.update, text)))
-        draw = result.draw
+            return EpochResult(seed=seed, parts=sending.run(order, _teller(status.update, text)))
+
+    def _title(self, number: int) -> str:
+        return f"epoch {number + 1} of at most {self.epochs}"
+
+    def _say_epoch(self, epochs: list[EpochResult], console: Console) -> None:
+        draw = epochs[-1].draw
         console.print(
-            f"{text}: {result.issued} requests, attainment {draw.attainment:.2%},"
-            f" worst robot {draw.worst_robot:.2%}",
+            f"{self._title(len(epochs) - 1)}: {epochs[-1].issued} requests,"
+            f" attainment {draw.attainment:.2%}, worst robot {draw.worst_robot:.2%}",
             highlight=False,
         )
-        return result
 
     def _is_clear(self, epochs: list[EpochResult]) -> bool:
         return is_clear([epoch.draw for epoch in epochs], self.target, len(epochs[0].runs))
 
-    def _give_out(
-        self, epochs: list[EpochResult], figures: dict[str, Any], console: Console
-    ) -> None:
+    def _give_out(self, epochs: list[EpochResult], *, broken_off: bool, console: Console) -> None:
+        figures = bench_figures(
+            epochs,
+            duration=seconds(self.seconds),
+            seed=self.seed,
+            target=self.target,
+            planned=self.epochs,
+            broken_off=broken_off,
+        )
         if self.csv is not None:
             write_csv(epochs, self.csv)
         if self.plot is not None:
@@ -188,6 +192,7 @@ class Bench:
             print(json.dumps(figures, indent=2))
         else:
             show_bench(figures, console)
+        check_run(figures)
 
     def _drive(self, address: str) -> Drive:
         return Drive(

@@ -15,6 +15,7 @@ from takt.cli.drive import Drive, count_robots
 from takt.cli.driving.figures import check_run
 from takt.cli.driving.live_table import show_figures
 from takt.cli.driving.server_process import ServerProcess, serving
+from takt.cli.interruption import Interruption
 from takt.errors import ConfigError
 from takt.policies.catalog import KNOWN_POLICIES
 from takt.units import SECOND, Nanos
@@ -63,6 +64,7 @@ class Demo:
 
         Raises:
             TaktError: The server did not start, served nobody, or mixed up robots.
+            KeyboardInterrupt: A signal broke it off.
         """
         models = self._models()
         if self.paced is None and "mini" in models and importlib.util.find_spec("openvino") is None:
@@ -73,8 +75,14 @@ class Demo:
         self._drive("127.0.0.1").check()
         console = Console(stderr=self.json)
         options = self._serve_options(models)
-        with serving([*options, "--openpi", "0"]) as server:
-            figures = self._serve_robots(server, options, console)
+        with Interruption() as interruption:
+            with serving([*options, "--openpi", "0"]) as server:
+                figures = self._serve_robots(server, options, console)
+                interruption.let_finish()
+            self._tell(figures, server, console)
+            interruption.raise_if_any()
+
+    def _tell(self, figures: dict[str, Any], server: ServerProcess, console: Console) -> None:
         if self.paced is not None:
             figures = {**figures, "paced_device": self.paced, "paced_seed": self.paced_seed}
         if self.json:
@@ -85,8 +93,6 @@ class Demo:
             if event.get("event") in _TROUBLE:
                 console.print(_TROUBLE[event["event"]].format_map(event), highlight=False)
         check_run(figures)
-        if figures["broken_off"]:
-            raise KeyboardInterrupt
 
     def _models(self) -> list[str]:
         """The models robots ask for, each once."""

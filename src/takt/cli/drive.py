@@ -18,6 +18,7 @@ from takt.cli.driving.episodes import Observing, episodes_of
 from takt.cli.driving.figures import check_run, figures_of
 from takt.cli.driving.live_table import LOOK_EVERY, Onlooker, show_figures
 from takt.cli.driving.robot import Behaviour, Deadline
+from takt.cli.interruption import Interruption
 from takt.cli.option_numbers import check_numbers
 from takt.cli.token_file import read_token
 from takt.client.address import server_address
@@ -86,16 +87,18 @@ class Drive:
 
         Raises:
             TaktError: The server cannot be asked at all, served nobody, or mixed up robots.
+            KeyboardInterrupt: A signal broke it off.
         """
         console = Console(stderr=self.json)
-        figures = self.drive(console)
-        if self.json:
-            print(json.dumps(figures, indent=2))
-        else:
-            show_figures(figures, console)
-        check_run(figures)
-        if figures["broken_off"]:
-            raise KeyboardInterrupt
+        with Interruption() as interruption:
+            figures = self.drive(console)
+            interruption.let_finish()
+            if self.json:
+                print(json.dumps(figures, indent=2))
+            else:
+                show_figures(figures, console)
+            check_run(figures)
+            interruption.raise_if_any()
 
     def drive(self, console: Console) -> dict[str, Any]:
         """Run the robots; the figures of :mod:`takt.cli.driving.figures`.

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from takt.cli.episode_plot import SUFFIXES, plot_episode
+from takt.cli.output_files import check_outputs
 from takt.client.episode import moment, read_episode, summary
 from takt.errors import ConfigError, UsageError
 
@@ -40,10 +41,11 @@ class Show:
 
         Raises:
             ConfigError: The plot cannot be written.
-            UsageError: The log cannot be read.
+            UsageError: The log cannot be read, or would be written over.
         """
         if self.plot is not None and self.plot.suffix not in SUFFIXES:
             raise ConfigError(f"--plot {self.plot.name}: a plot ends in {' or '.join(SUFFIXES)}")
+        check_outputs([("--plot", self.plot)], self.file)
         episode = read_episode(self.file)
         figures = summary(episode)
         if self.plot is not None:

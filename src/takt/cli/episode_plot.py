@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from takt.client.episode import Episode, Record, parts_ms
 from takt.errors import ConfigError
+from takt.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,8 @@ def plot_episode(episode: Episode, path: Path) -> None:
         splices.set_xlim(0, max(episode.end_ms / 1e3, 1e-3))
         stamp = "Date" if path.suffix == ".svg" else "Software"
         try:
-            figure.savefig(path, metadata={stamp: None})
+            with replacing(path) as fresh:
+                figure.savefig(fresh, metadata={stamp: None})
         except OSError as error:
             raise ConfigError(f"{path.name}: cannot write the plot: {error.strerror}") from error
 

@@ -18,7 +18,8 @@ from takt.cli.evaluating.in_process import InProcessPolicy
 from takt.cli.evaluating.recording import Recorder
 from takt.cli.evaluating.summary import sentence, summary_of
 from takt.cli.evaluating.view import EpisodeView
-from takt.cli.option_numbers import check_folder, naming_flags
+from takt.cli.option_numbers import naming_flags
+from takt.cli.output_files import check_outputs
 from takt.client.address import server_address
 from takt.client.connection import connect
 from takt.client.rollout import (
@@ -129,8 +130,7 @@ class Eval:
         choice = chosen_environment(self.env, instruction=self.instruction, keys=self.key)
         with naming_flags("max_steps", "execute"):
             EpisodeRules(max_steps=self.max_steps, execute=self.execute)
-        check_folder("trace", self.trace)
-        check_folder("strip", self.strip)
+        check_outputs([("--trace", self.trace), ("--strip", self.strip)])
         choice.check(episodes=self.episodes, max_steps=self.max_steps)
         return choice
 

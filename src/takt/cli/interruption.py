@@ -1,7 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP while something moves that must be brought to an end in order.
+"""Ctrl-C, SIGTERM and SIGHUP while something is under way that must be brought to an end in order.
 
 A service manager ends programs by SIGTERM, and a terminal that is closed by SIGHUP. Unheard, either
-would end a command between two control ticks, and the last velocity would stay in force.
+would end a command between two control ticks, with the last velocity in force, or throw away what
+it has measured.
 
 The first signal does what the command asked for, such as stopping its control loop; where it asked
 for nothing, it raises ``KeyboardInterrupt`` as Ctrl-C always does. What follows may then take its
@@ -75,6 +76,10 @@ class Interruption:
         except KeyboardInterrupt:
             if self.number is None:
                 raise
+
+    def let_finish(self) -> None:
+        """Let the first signal do nothing: what is left takes little time, and is to be told."""
+        self.at_first = lambda: None
 
     def raise_if_any(self) -> None:
         """End the command as the signal wanted, once everything is in order.

@@ -20,12 +20,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, cast
 
 from takt import __version__
+from takt.cli.standard_output import OutputFailedError, standard_output_watched
 from takt.errors import TaktError, UsageError
 
 __all__ = ["COMMANDS", "Command", "Entry", "main"]
 
 _OLDEST_PYTHON = (3, 11)
 _STDERR = 2
+_ELSEWHERE = {("serve", "--port"): "the port of the openpi door is --openpi"}
+"""Options that a command does not have, and what is meant by those who give them."""
 _NO_NUMBER = re.compile(
     r"^Error parsing (?P<option>\S+): "
     r"(?:invalid literal for int\(\) with base 10: "
@@ -84,21 +87,24 @@ def main(
 
     Returns:
         The exit status: 0, 1 after a line on stderr that says what is wrong, or 128 and the number
-        of the signal that ended it.
+        of the signal that ended it; of SIGPIPE when the reader of its output has gone.
     """
     _open_standard_streams()
     try:
-        _run(sys.argv[1:] if arguments is None else arguments, python)
-        sys.stdout.flush()
+        with standard_output_watched():
+            _run(sys.argv[1:] if arguments is None else arguments, python)
     except TaktError as error:
         print(f"takt: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as interrupt:
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
-    except BrokenPipeError:
-        # The reader of our output has gone. The interpreter flushes once more when it exits.
+    except (OutputFailedError, BrokenPipeError) as error:
+        # The interpreter flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        if isinstance(error, OutputFailedError) and not error.reader_has_gone:
+            print(f"takt: {error}", file=sys.stderr)
+            return 1
+        return 128 + signal.SIGPIPE
     return 0
 
 
@@ -185,7 +191,15 @@ def _parse(name: str, kind: type[Command], options: Sequence[str]) -> Command | 
     except SystemExit as stop:
         if not stop.code:
             return None
-        raise UsageError(f"{_what_is_wrong(said.getvalue())}; see: takt {name} --help") from None
+        wrong = _what_is_wrong(said.getvalue())
+        raise UsageError(f"{wrong}{_hint(name, wrong)}; see: takt {name} --help") from None
+
+
+def _hint(command: str, wrong: str) -> str:
+    """What is meant by options that the command does not have, where that is known."""
+    given = re.split(r"[\s,=]+", wrong) if wrong.startswith("Unrecognized") else []
+    hints = [hint for (of, name), hint in _ELSEWHERE.items() if of == command and name in given]
+    return "".join(f"; {hint}" for hint in hints)
 
 
 def _what_is_wrong(box: str) -> str:

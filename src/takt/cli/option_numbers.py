@@ -6,15 +6,14 @@ import dataclasses
 import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from takt.errors import ConfigError, UsageError
+from takt.errors import ConfigError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["check_folder", "check_numbers", "flag_of", "naming_flags"]
+__all__ = ["check_numbers", "flag_of", "naming_flags"]
 
 
 def flag_of(option: str) -> str:
@@ -41,16 +40,6 @@ def naming_flags(*options: str) -> Generator[None, None, None]:
         if name not in options:
             raise
         raise ConfigError(f"{flag_of(name)}{space}{rest}") from None
-
-
-def check_folder(option: str, path: Path | None) -> None:
-    """Refuse a file that could not be written, before work is done for it.
-
-    Raises:
-        UsageError: Its folder does not exist.
-    """
-    if path is not None and not path.parent.is_dir():
-        raise UsageError(f"{flag_of(option)} {path}: no folder {path.parent}")
 
 
 def check_numbers(options: DataclassInstance, most: Mapping[str, float]) -> None:

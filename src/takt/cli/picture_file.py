@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from takt.errors import ConfigError
+from takt.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +72,8 @@ def picture(path: Path, *, width: float, height: float) -> Generator[Figure, Non
         # Both writers stamp the file otherwise: SVG with the date, PNG with the version.
         stamp = "Date" if path.suffix == ".svg" else "Software"
         try:
-            figure.savefig(path, metadata={stamp: None})
+            with replacing(path) as fresh:
+                figure.savefig(fresh, metadata={stamp: None})
         except OSError as error:
             raise ConfigError(f"{path.name}: cannot write the plot: {error.strerror}") from error
 

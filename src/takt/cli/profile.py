@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from takt.cli.interruption import Interruption
 from takt.cli.named_values import by_name
 from takt.cli.option_numbers import naming_flags
+from takt.cli.output_files import check_outputs
 from takt.cli.picture_file import check_picture
 from takt.cli.profile_plot import plot_profile
 from takt.cli.profile_table import show_profile
@@ -96,9 +99,14 @@ class Profile:
 
         Raises:
             ConfigError: An option is impossible, or a network fails.
+            KeyboardInterrupt: A signal broke it off.
         """
         enough = self._enough()
         device = self._device()
+        with Interruption():
+            self._run(device, enough)
+
+    def _run(self, device: DevicePlan, enough: Enough) -> None:
         if self.paced is not None:
             _say(self._estimate(self.paced, device.models, enough))
         machine = self._machine(device)
@@ -124,9 +132,8 @@ class Profile:
             raise ConfigError("--without-waiting is for --paced; cores take the time they take")
         if not 0 < self.most_seconds <= 3600:  # noqa: PLR2004 - seconds of an hour
             raise ConfigError(f"--most-seconds must lie in 0 to 3600, got {self.most_seconds:g}")
-        if self.out is not None and not self.out.parent.is_dir():
-            raise ConfigError(f"--out {self.out}: no folder {self.out.parent}")
         check_picture("--plot", self.plot)
+        check_outputs([("--out", self.out), ("--plot", self.plot)])
         self._sent()
         with naming_flags("relative_error", "most_runs"):
             return Enough(
@@ -184,13 +191,23 @@ class Profile:
                 sent=self._sent(),
                 progress=tell,
             )
-            profiled = profiler.run(identity)
+            with self._saying_what_is_kept(path):
+                profiled = profiler.run(identity)
         whose = " of the device's time" if self.paced is not None else ""
         _say(
             f"measured in {_duration(machine.now() - began)}{whose};"
             f" {profiled.num_from_cache} entries were in {path}"
         )
         return profiled
+
+    @contextlib.contextmanager
+    def _saying_what_is_kept(self, path: Path) -> Generator[None, None, None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            same = "the same command without --refresh" if self.refresh else "the same command"
+            _say(f"broken off; what was measured is kept in {path}, and {same} goes on from there")
+            raise
 
     def _estimate(self, paced: str, served: Sequence[ServedModel], enough: Enough) -> str:
         """What the same would take on the GPU, from the modelled table."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Annotated
 
 import tyro
 
+from takt.cli.tracing.reading import file_lines
 from takt.core.trace import replay
-from takt.errors import UsageError
+from takt.errors import TaktError, UsageError
 from takt.runtime.trace_file import split_traces
 
 __all__ = ["Replay"]
@@ -32,29 +32,28 @@ class Replay:
         """Replay, and say whether every line came out the same.
 
         Raises:
-            UsageError: It cannot be read, or a line differs.
+            TaktError: It cannot be read, is no trace, or a line differs; the message names it.
         """
-        done = 0
-        for trace in split_traces(self._lines()):
-            self._replay(trace, done)
-            done += len(trace)
-        if not done:
-            raise UsageError(f"{self.trace}: there is no trace in it")
+        try:
+            done = self._replay_all()
+        except TaktError as error:
+            raise type(error)(f"{self.trace}: {error}") from error
         print(f"{done} lines, the same decisions")
 
-    def _replay(self, recorded: list[str], before: int) -> None:
-        """Replay one of the file's traces; ``before`` lines of it have been replayed."""
-        for number, (old, new) in enumerate(zip_longest(recorded, replay(recorded)), before + 1):
-            if old != new:
-                raise UsageError(
-                    f"{self.trace}: line {number} differs: recorded {old}, replayed {new}"
-                )
+    def _replay_all(self) -> int:
+        """Replay every trace of the file; how many lines there were."""
+        done = 0
+        for trace in split_traces(file_lines(self.trace)):
+            _replay(trace, done + 1)
+            done += len(trace)
+        if not done:
+            raise UsageError("there is no trace in it")
+        return done
 
-    def _lines(self) -> Iterator[str]:
-        try:
-            with self.trace.open(encoding="utf-8") as file:
-                yield from file
-        except FileNotFoundError:
-            raise UsageError(f"{self.trace}: no such trace") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{self.trace}: cannot be read: {error}") from None
+
+def _replay(recorded: list[str], first: int) -> None:
+    """Replay one trace, whose first line has the number ``first`` in its file."""
+    again = replay(recorded, first=first)
+    for number, (old, new) in enumerate(zip_longest(recorded, again), first):
+        if old != new:
+            raise UsageError(f"line {number} differs: recorded {old}, replayed {new}")

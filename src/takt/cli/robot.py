@@ -21,7 +21,8 @@ from takt.cli.evaluating.realtime_summary import realtime_sentences, realtime_su
 from takt.cli.evaluating.realtime_view import RealtimeView
 from takt.cli.evaluating.recording import Recorder
 from takt.cli.interruption import Interruption
-from takt.cli.option_numbers import check_folder, check_numbers
+from takt.cli.option_numbers import check_numbers
+from takt.cli.output_files import check_named_after, check_outputs
 from takt.client.address import server_address
 from takt.client.connection import connect
 from takt.client.episode_log import EpisodeLog
@@ -190,8 +191,9 @@ class DriveRobot:
         server_address(self.server, called="--server")
         if not 0 <= self.g <= 1:
             raise UsageError(f"--g must lie in 0 to 1, got {self.g:g}")
-        for option in ("log", "trace", "strip"):
-            check_folder(option, getattr(self, option))
+        if self.episodes > 1:
+            check_named_after("--log", self.log)
+        check_outputs([("--log", self.log), ("--trace", self.trace), ("--strip", self.strip)])
         if self.max_steps < 1:
             raise UsageError(f"--max-steps must be at least 1, got {self.max_steps}")
         if self.execute is not None and self.execute < 1:

@@ -23,8 +23,9 @@ from takt.cli.serve_checks import (
     check_installed,
     check_policies,
     check_profile,
+    check_traces,
 )
-from takt.cli.serve_words import Narrator, say_choice, say_choosing, say_json
+from takt.cli.serve_words import Narrator, say_choice, say_choosing, say_json, say_stopped
 from takt.cli.token_file import read_token
 from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions
 from takt.errors import ConfigError
@@ -199,6 +200,8 @@ class Serve:
         asked = self.plan() if self.fleet is None else self._fleet_plan(self.fleet)
         check_installed(asked)
         check_policies(asked)
+        inputs = self.fleet, self.token_file, self.strict_spec, self.tokenizer
+        check_traces(asked, self.trace, *inputs)
         plan, chosen = self._decided(asked)
         handler = logging.StreamHandler()
         handler.setFormatter(LogLines())
@@ -212,6 +215,8 @@ class Serve:
             asyncio.run(self._supervise(composition, say, plan.model_roots, chosen))
         finally:
             composition.close()
+        if not self.json:
+            say_stopped()
 
     def plan(self) -> ServerPlan:
         """The server these options ask for.

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from takt.cli.option_numbers import flag_of
+from takt.cli.output_files import check_named_after, check_outputs
 from takt.core.formations import FORMATIONS
 from takt.errors import ConfigError, UsageError
 from takt.hardware.measured import MeasuredProfile
@@ -18,7 +19,14 @@ from takt.schema.serving import ServedModel
 from takt.server.composition import DevicePlan, ServerPlan
 from takt.server.formation_choice import AUTO
 
-__all__ = ["check_cores", "check_formation", "check_installed", "check_policies", "check_profile"]
+__all__ = [
+    "check_cores",
+    "check_formation",
+    "check_installed",
+    "check_policies",
+    "check_profile",
+    "check_traces",
+]
 
 
 def check_cores(option: str, cores: Iterable[int]) -> None:
@@ -90,3 +98,22 @@ def check_profile(device: DevicePlan) -> None:
         measured = MeasuredProfile.read(Path(device.profile_path))
         for served in device.models:
             measured.model(served.name)
+
+
+def check_traces(plan: ServerPlan, asked: Path | None, *inputs: Path | None) -> None:
+    """Refuse traces that cannot be written, or would destroy what the server reads.
+
+    Args:
+        plan: The server.
+        asked: What --trace says.
+        inputs: Files that other options name; profiles are known from the plan.
+
+    Raises:
+        UsageError: A trace cannot be.
+    """
+    if len(plan.devices) > 1:
+        check_named_after("--trace", asked)
+    traces = [device.trace_path for device in plan.devices if device.trace_path is not None]
+    profiles = [device.profile_path for device in plan.devices if device.profile_path is not None]
+    written = [("--trace", Path(trace)) for trace in traces]
+    check_outputs(written, *inputs, *map(Path, profiles))

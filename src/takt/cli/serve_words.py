@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any, cast
 
+from takt.cli.standard_output import OutputFailedError
 from takt.server.log_lines import one_line
 
-__all__ = ["Narrator", "say_choice", "say_choosing", "say_json"]
+__all__ = ["Narrator", "say_choice", "say_choosing", "say_json", "say_stopped"]
+
+log = logging.getLogger(__name__)
 
 
 def say_choice(reason: str) -> None:
@@ -25,6 +30,11 @@ def say_choosing(device: str) -> None:
     )
 
 
+def say_stopped() -> None:
+    """Say in a word that no process is left."""
+    _print("stopped")
+
+
 def say_json(paced: str | None, name: str, event: Mapping[str, Any]) -> None:
     """Say one event as JSON.
 
@@ -32,9 +42,19 @@ def say_json(paced: str | None, name: str, event: Mapping[str, Any]) -> None:
         paced: The devices that only rehearse; None where none does.
         name: The process it comes from.
         event: As :class:`~takt.server.supervisor.Supervisor` tells it.
+
+    Raises:
+        OutputFailedError: Nobody reads any more. On a full disk the event goes into the log
+            alone: robots are served on.
     """
     mark = {} if paced is None else {"paced": paced}
-    print(json.dumps({**event, "process": name, **mark}), flush=True)
+    line = json.dumps({**event, "process": name, **mark})
+    try:
+        print(line, flush=True)
+    except OutputFailedError as error:
+        if error.reader_has_gone:
+            raise
+        log.warning("not written: event=%s reason=%s", line, error)
 
 
 class Narrator:
@@ -47,6 +67,7 @@ class Narrator:
     def __init__(self, paced: str | None) -> None:
         self._since = time.monotonic()
         self._failed: set[str] = set()
+        self._has_been_ready: set[str] = set()
         self._held_back: list[str] | None = []  # until a gateway listens; None: one has listened
         self._mark = (
             "" if paced is None else f" (paced {paced}: launches wait, nothing is computed)"
@@ -73,9 +94,14 @@ class Narrator:
             _print(sentence)
 
     def _sentence(self, name: str, event: Mapping[str, Any]) -> str | None:
-        if event.get("event") in ("listening", "ready") and not name.startswith("gateway"):
+        kind = str(event.get("event"))
+        if kind in _OF_GATEWAYS and not name.startswith("gateway"):
             return None  # robots see the gateway; it is ready when all its workers are
-        template = _SENTENCES.get(str(event.get("event")))
+        if kind == "ready" and name in self._has_been_ready:
+            kind = "ready_again"
+        elif kind == "ready":
+            self._has_been_ready.add(name)
+        template = _SENTENCES.get(kind)
         if template is None:
             return None
         models = cast("list[str]", event.get("models", []))
@@ -90,12 +116,18 @@ class Narrator:
 
 
 def _print(sentence: str) -> None:
-    print(one_line(sentence), file=sys.stderr, flush=True)
+    # Like the log, which goes the same way: where it cannot be written, robots are served all the
+    # same.
+    with contextlib.suppress(OSError):
+        print(one_line(sentence), file=sys.stderr, flush=True)
 
 
+_OF_GATEWAYS = ("listening", "ready", "draining")
 _SENTENCES = {
     "listening": "{door} door at {scheme}://{host}:{port}",
     "ready": "ready after {took:.1f} s: {ready}",
+    "ready_again": "{name} is back",
+    "draining": "{name} is draining: {reason}",
     "model_failed": "model {model} failed to load: {reason}",
     "worker_lost": "lost {worker}; its robots are told, and it is started again",
     "worker_back": "{worker} is back",

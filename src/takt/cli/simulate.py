@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,9 +16,12 @@ from rich.console import Console
 from rich.status import Status
 
 from takt import __version__
+from takt.cli.output_files import check_named_after, check_outputs
 from takt.cli.report_table import show_report
-from takt.core.trace import trace_lines
+from takt.core.events import Event
+from takt.core.trace import Setup, trace_lines
 from takt.errors import UsageError
+from takt.files import replacing
 from takt.server.fleet_entries import LEAST_SECONDS, MOST_SECONDS
 from takt.server.fleet_file import FleetFile
 from takt.sim.fleet import Fleet
@@ -68,6 +72,9 @@ class Simulate:
                 f"{self.fleet}: formation auto is for takt serve and takt plan; name one instead"
             )
         fleet = file.fleet()
+        traces = self._traces(fleet)
+        written = [*(("--trace", path) for path in traces.values()), ("--plot", self.plot)]
+        check_outputs(written, self.fleet, *file.measured_paths)
         seed = file.simulation.seed if self.seed is None else self.seed
         criterion = Criterion(
             target=self.target,
@@ -78,8 +85,8 @@ class Simulate:
         )
         result = self._simulate(fleet, criterion)
         figures = {"takt_version": __version__, **report(result)}
-        if self.trace is not None:
-            _write_traces(self.trace, fleet, result)
+        for name, path in traces.items():
+            _write_trace(path, fleet.devices[name], result.devices[name].events)
         if self.plot is not None:
             knee = self._knee(fleet, criterion)
             figures["curve"] = curve_report(knee)
@@ -99,13 +106,19 @@ class Simulate:
             raise UsageError(f"--seeds must lie in {limits}, got {self.seeds}")
         if not 0 < self.target < 1:
             raise UsageError(f"--target must lie between 0 and 1, got {self.target}")
-        for option, path in (("--plot", self.plot), ("--trace", self.trace)):
-            if path is not None and not path.parent.is_dir():
-                raise UsageError(f"{option} {path}: no folder {path.parent}")
+        check_named_after("--trace", self.trace)
+        check_outputs([("--plot", self.plot)])
         if self.plot is not None and self.plot.suffix not in SUFFIXES:
             raise UsageError(f"--plot {self.plot}: a plot ends in {' or '.join(SUFFIXES)}")
         if self.plot is not None and find_spec("matplotlib") is None:
             raise UsageError("--plot needs matplotlib; install: pip install 'takt-serve[plot]'")
+
+    def _traces(self, fleet: Fleet) -> dict[str, Path]:
+        """The file of each device's trace."""
+        path = self.trace
+        if path is None:
+            return {}
+        return {name: path.with_name(f"{path.stem}-{name}{path.suffix}") for name in fleet.devices}
 
     def _simulate(self, fleet: Fleet, criterion: Criterion) -> Run:
         whole = to_seconds(criterion.warm_up + criterion.duration)
@@ -154,13 +167,10 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _write_traces(path: Path, fleet: Fleet, result: Run) -> None:
-    for name, setup in fleet.devices.items():
-        target = path.with_name(f"{path.stem}-{name}{path.suffix}")
-        try:
-            with target.open("w", encoding="utf-8") as file:
-                for line in trace_lines(setup, result.devices[name].events):
-                    file.write(line + "\n")
-        except OSError as error:
-            raise UsageError(f"--trace {target}: {error.strerror}") from None
-        _say(f"wrote {target}")
+def _write_trace(path: Path, setup: Setup, events: Iterable[Event]) -> None:
+    try:
+        with replacing(path) as fresh, fresh.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in trace_lines(setup, events))
+    except OSError as error:
+        raise UsageError(f"--trace {path}: {error.strerror}") from None
+    _say(f"wrote {path}")

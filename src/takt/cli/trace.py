@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +14,15 @@ import tyro
 from rich.console import Console
 
 from takt.cli.option_numbers import check_numbers
+from takt.cli.output_files import check_outputs
 from takt.cli.picture_file import check_picture
 from takt.cli.tracing.perfetto import trace_document
 from takt.cli.tracing.picture import plot_stories
-from takt.cli.tracing.reading import read_trace
+from takt.cli.tracing.reading import file_lines, read_trace
 from takt.cli.tracing.story import Story, Window, stories_of
 from takt.cli.tracing.summary import show_summary, summary_of
-from takt.errors import UsageError
+from takt.errors import TaktError, UsageError
+from takt.files import replacing
 from takt.units import SECOND, Nanos, seconds
 
 __all__ = ["Trace"]
@@ -57,11 +60,15 @@ class Trace:
         """Read the trace and show it.
 
         Raises:
-            UsageError: It cannot be read, or nothing happens in the time asked for.
+            UsageError: It cannot be read, nothing happens in the time asked for, or a file would
+                destroy another.
             ConfigError: A file cannot be written, or a number is impossible.
         """
         self._check()
         stories = self._stories()
+        if not any(story.launches or story.lives for story in stories):
+            self._say_nothing_happens()
+            return
         if self.out is not None:
             self._write(self.out, stories)
         if self.plot is not None:
@@ -75,26 +82,30 @@ class Trace:
         if self.from_seconds < 0:
             raise UsageError(f"--from-seconds must be at least 0, got {self.from_seconds:g}")
         check_picture("--plot", self.plot)
-        if self.out is not None and not self.out.parent.is_dir():
-            raise UsageError(f"--out {self.out}: no folder {self.out.parent}")
+        check_outputs([("--out", self.out), ("--plot", self.plot)], self.trace)
 
     def _stories(self) -> list[Story]:
+        parts = read_trace(file_lines(self.trace))
         try:
-            stories = stories_of(read_trace(self._lines()), self._window())
-        except UsageError as error:
-            raise UsageError(f"{self.trace}: {error}") from None
-        if not any(story.launches or story.lives for story in stories):
-            raise UsageError(f"{self.trace}: nothing happens in it, or in the time asked for")
-        return stories
+            first = next(parts, None)
+            if first is None:
+                raise UsageError("there is no trace in it")
+            return stories_of(chain([first], parts), self._window())
+        except TaktError as error:
+            raise type(error)(f"{self.trace}: {error}") from None
 
-    def _lines(self) -> Iterator[str]:
-        try:
-            with self.trace.open(encoding="utf-8") as file:
-                yield from file
-        except FileNotFoundError:
-            raise UsageError("no such trace") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot be read: {error}") from None
+    def _say_nothing_happens(self) -> None:
+        """What a server records that serves nobody is a trace all the same.
+
+        Raises:
+            UsageError: Only a part of the trace was asked for, or a file.
+        """
+        if self.from_seconds or self.seconds is not None:
+            raise UsageError(f"{self.trace}: nothing happens in the time asked for")
+        said = f"{self.trace}: no request came while it was recorded"
+        if self.out is not None or self.plot is not None:
+            raise UsageError(f"{said}: there is nothing to draw")
+        print(json.dumps({"setups": []}, indent=2) if self.json else said)
 
     def _window(self) -> Window:
         start = seconds(self.from_seconds)
@@ -106,7 +117,7 @@ class Trace:
 
     def _write(self, path: Path, stories: Sequence[Story]) -> None:
         try:
-            with path.open("w", encoding="utf-8") as file:
+            with replacing(path) as fresh, fresh.open("w", encoding="utf-8") as file:
                 json.dump(trace_document(stories), file, separators=(",", ":"))
         except OSError as error:
             raise UsageError(f"--out {path}: {error.strerror}") from None

@@ -22,12 +22,16 @@ from takt.core.model import Model
 from takt.core.profile import Profile
 from takt.core.request import Request, Stage
 from takt.core.scheduler import Lateness, Scheduler
-from takt.errors import ConfigError, UsageError
+from takt.errors import ConfigError, TaktError, UsageError
 from takt.units import Nanos
 
 __all__ = ["Setup", "event_line", "replay", "trace_lines"]
 
 _VERSION = 1
+_KINDS = tuple(
+    kind.__name__.lower() for kind in (Submit, Cancel, Finish, Decide, Moved, Switched, Ended)
+)
+"""Of events, as the lines call them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,37 +146,59 @@ def event_line(event: Event) -> str:
     return _dump({"event": type(event).__name__.lower(), **fields})
 
 
-def replay(lines: Iterable[str]) -> Iterator[str]:
+def replay(lines: Iterable[str], *, first: int = 1) -> Iterator[str]:
     """Run the calls of a trace through a fresh scheduler.
 
     Args:
         lines: A trace, its setup first.
+        first: Number of its first line in its file, for errors.
 
     Yields:
         The trace of the new run, line by line. Equal to ``lines`` unless the core has changed.
 
     Raises:
-        UsageError: ``lines`` is not a trace of this version.
+        TaktError: ``lines`` is not a trace of this version, or its events do not fit together; the
+            message names the line.
     """
     rest = iter(lines)
-    header = _load(next(rest, ""), 1)
-    if header.get("takt_trace") != _VERSION:
-        raise UsageError(f"line 1: expected the setup of a trace of version {_VERSION}")
-    setup = Setup.from_json(header["setup"])
+    setup = _setup(next(rest, ""), first)
     scheduler = setup.scheduler()
     yield from trace_lines(setup, ())
-    for number, line in enumerate(rest, 2):
-        fields = _load(line, number)
-        try:
-            scheduler = _repeat(scheduler, fields)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"line {number} of the trace is not an event: {error!r}") from None
+    for number, line in enumerate(rest, first + 1):
+        scheduler = _repeat(scheduler, _load(line, number), number)
         yield from map(event_line, scheduler.take_events())
 
 
-def _repeat(scheduler: Scheduler, fields: dict[str, Any]) -> Scheduler:
-    """Make the call that one line recorded; returns who decides from then on."""
-    kind, at = fields.pop("event"), fields["at"]
+def _setup(line: str, number: int) -> Setup:
+    header = _load(line, number)
+    if header.get("takt_trace") != _VERSION:
+        raise UsageError(f"line {number}: expected the setup of a trace of version {_VERSION}")
+    try:
+        return Setup.from_json(header.get("setup", {}))
+    except ConfigError as error:
+        raise ConfigError(f"line {number}: {error}") from None
+
+
+def _repeat(scheduler: Scheduler, fields: dict[str, Any], number: int) -> Scheduler:
+    """Make the call that a line recorded; returns who decides from then on."""
+    try:
+        return _call(scheduler, fields)
+    except KeyError as missing:
+        why = f"expected a key {missing}"
+    except (TypeError, ValueError) as error:
+        why = str(error)
+    except TaktError as error:
+        raise type(error)(f"line {number} of the trace: {error}") from error
+    raise UsageError(f"line {number} of the trace is not an event: {why}")
+
+
+def _call(scheduler: Scheduler, fields: dict[str, Any]) -> Scheduler:
+    kind = fields.pop("event")
+    if kind not in _KINDS:
+        raise ValueError(f"no event {kind!r}; known: {', '.join(_KINDS)}")
+    at = fields["at"]
+    if not isinstance(at, int):
+        raise TypeError(f"at: expected whole nanoseconds, got {at!r}")
     if kind == Submit.__name__.lower():
         scheduler.submit(Request(**{k: v for k, v in fields.items() if k != "at"}), at)
     elif kind == Cancel.__name__.lower():
@@ -184,9 +210,7 @@ def _repeat(scheduler: Scheduler, fields: dict[str, Any]) -> Scheduler:
         scheduler.decide(at)
     elif kind == Switched.__name__.lower():
         return Setup.from_json(fields["setup"]).successor(scheduler, at)
-    elif kind not in (Ended.__name__.lower(), Moved.__name__.lower()):
-        raise ValueError(f"no event {kind!r}")
-    return scheduler
+    return scheduler  # what ended or moved is an outcome, and comes again by itself
 
 
 def _model(row: Mapping[str, Any]) -> Model:

@@ -9,7 +9,6 @@ Start reading at :meth:`SessionRecords.candidates`.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from takt.errors import ConfigError, LimitError
+from takt.files import replacing
 from takt.session.resuming import SessionRecord
 from takt.units import SECOND, Nanos
 from takt.wire.lerobot_objects import Spelling
@@ -147,17 +147,11 @@ def check_size(record: SessionRecord) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_suffix(".new")
     try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        with replacing(path) as fresh:
+            fresh.write_bytes(content)
     except OSError as error:
         log.warning("sessions not saved: reason=%s", error.strerror)
-        with contextlib.suppress(OSError):
-            beside.unlink()
 
 
 def _prepared(directory: Path) -> Path:

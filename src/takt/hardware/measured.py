@@ -22,6 +22,7 @@ from takt.core.model import Model
 from takt.core.profile import PARTS, Profile, Work
 from takt.core.request import Stage
 from takt.errors import ConfigError
+from takt.files import replacing
 from takt.units import ms, to_ms
 
 __all__ = ["MAX_PROFILE_BYTES", "MeasuredProfile", "ProfileHeader"]
@@ -105,13 +106,14 @@ class MeasuredProfile:
             raise ConfigError(f"{path}: {error}") from None
 
     def write(self, path: Path) -> None:
-        """Write it to ``path``; a file that is there is replaced.
+        """Write it to ``path``; a file that is there is replaced as a whole.
 
         Raises:
             ConfigError: It cannot be written.
         """
         try:
-            path.write_bytes(self.to_json())
+            with replacing(path) as fresh:
+                fresh.write_bytes(self.to_json())
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 

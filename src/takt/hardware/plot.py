@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from takt.errors import ConfigError
+from takt.files import replacing
 from takt.hardware.architectures import architecture_named
 from takt.hardware.calibration import STACKS
 from takt.hardware.devices import device_named
@@ -196,6 +197,7 @@ def _write(figure: Figure, path: Path) -> None:
     # Both writers stamp the file otherwise: SVG with the date, PNG with the version.
     stamp = "Date" if path.suffix == ".svg" else "Software"
     try:
-        figure.savefig(path, metadata={stamp: None})
+        with replacing(path) as fresh:
+            figure.savefig(fresh, metadata={stamp: None})
     except OSError as error:
         raise ConfigError(f"{path.name}: cannot write the plot: {error.strerror}") from error

@@ -150,6 +150,11 @@ def _family(path: Path) -> object:
         if card.stat().st_size > _MAX_CARD_BYTES:
             raise ConfigError(f"{card}: expected at most {_MAX_CARD_BYTES} bytes")
         plain: object = json.loads(card.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: not a checkpoint: it has neither mini's {_CARD_FILE}"
+            f" nor LeRobot's {_LEROBOT_FILE}"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{card}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -2,10 +2,14 @@
 
 Lines are written at once, so a worker that is killed leaves a trace that replays up to its last
 instant. Robots come first: when the disk is full the trace ends there, and serving goes on.
+
+The file belongs to one server: :func:`begin_trace` keeps it for as long as the server or one of its
+workers lives, however often the workers are started again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import stat
@@ -13,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from takt.errors import ConfigError
 
-__all__ = ["TraceFile", "split_traces"]
+__all__ = ["TraceFile", "begin_trace", "split_traces"]
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +25,46 @@ _BLOCK = 1 << 16
 _SETUP = '{"takt_trace":'
 
 
+def begin_trace(path: str) -> int:
+    """Begin a trace: keep other servers from its file, and empty it.
+
+    Returns:
+        A descriptor. The file is kept until it is closed here and in every process that has
+        inherited it.
+
+    Raises:
+        ConfigError: It cannot be written, or another server keeps it.
+    """
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            if stat.S_ISREG(os.fstat(fd).st_mode):  # what has no content may be shared
+                _keep(fd, path)
+                os.ftruncate(fd, 0)
+        except BaseException:
+            os.close(fd)
+            raise
+    except BlockingIOError:
+        raise ConfigError(f"{path}: another server writes it; give another file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    return fd
+
+
+def _keep(fd: int, path: str) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:  # a file system without locks
+        log.warning("the trace cannot be kept: path=%s reason=%s", path, error.strerror)
+
+
 class TraceFile:
     """Receives the lines of a :class:`~takt.runtime.loop.WorkerLoop`.
 
     Args:
-        path: Where it is written; an existing file is replaced.
+        path: Where it is written; lines are added to a file that is there.
 
     Raises:
         ConfigError: It cannot be written.

@@ -8,6 +8,7 @@ standard error.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -22,8 +23,6 @@ __all__ = ["allow_many_files", "announce", "announce_failure", "begin_log", "fir
 
 _MAX_CONFIG_BYTES = 1 << 20
 _MOST_FILES = 1 << 16
-
-log = logging.getLogger(__name__)
 
 
 def begin_log() -> None:
@@ -64,10 +63,12 @@ def announce_failure(error: ConfigError) -> None:
 
 
 def announce(event: Mapping[str, object]) -> None:
-    """Tell the supervisor of a change."""
+    """Tell the supervisor of a change, if it is there to hear."""
     try:
         sys.stdout.write(json.dumps(event) + "\n")
         sys.stdout.flush()
     except OSError:
-        # The supervisor is gone; the end of the lifeline says so too, and what to do about it.
-        log.warning("nobody hears: event=%s", event["event"])
+        # The supervisor is gone; the end of the lifeline says so too, and what to do about it. What
+        # is still buffered, and whatever follows, goes nowhere.
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

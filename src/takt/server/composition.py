@@ -16,7 +16,6 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,6 +25,7 @@ from takt.errors import ConfigError
 from takt.gateway.config import GatewayConfig, WorkerAddress
 from takt.link.listener import listen
 from takt.runtime.config import WorkerConfig
+from takt.runtime.trace_file import begin_trace
 from takt.schema.serving import ServedModel
 from takt.server.children import ChildSpec
 from takt.server.model_roots import ModelRoots
@@ -202,14 +202,13 @@ class Composition:
     workers: list[ChildSpec] = field(default_factory=list[ChildSpec])
     gateways: list[ChildSpec] = field(default_factory=list[ChildSpec])
     sockets: list[socket.socket] = field(default_factory=list[socket.socket])
+    traces: list[int] = field(default_factory=list[int])
+    """Descriptors that keep other servers from its traces; its workers inherit them, too."""
 
     @classmethod
     def of(cls, plan: ServerPlan) -> Composition:
         """Compose the server of ``plan``."""
         composition = cls()
-        for device in plan.devices:
-            if device.trace_path is not None:
-                _empty_file(device.trace_path)
         # Link addresses are abstract: a random part keeps two servers of one user apart.
         server = f"{os.getpid()}-{secrets.token_hex(4)}"
         workers = {
@@ -229,14 +228,19 @@ class Composition:
         return composition
 
     def close(self) -> None:
-        """Stop listening for gateways."""
+        """Stop listening for gateways, and let go of the traces."""
         for listening in self.sockets:
             listening.close()
+        while self.traces:
+            os.close(self.traces.pop())
 
     def _add_worker(self, device: DevicePlan, worker: WorkerAddress) -> None:
         # The supervisor holds the socket, so gateways can dial while a worker is being restarted.
         listening = listen(worker.address)
         self.sockets.append(listening)
+        # It holds the trace, too; so does the worker, which may outlive it and write to the end.
+        held = [] if device.trace_path is None else [_begin_trace(device.trace_path)]
+        self.traces += held
         config = WorkerConfig(
             name=worker.name,
             address=worker.address,
@@ -260,7 +264,7 @@ class Composition:
                 name=worker.name,
                 command=_module("takt.server.worker_process"),
                 config=_plain(config),
-                inherited=(listening.fileno(),),
+                inherited=(listening.fileno(), *held),
             )
         )
 
@@ -308,12 +312,11 @@ def _check_distinct(place: str, names: Sequence[str]) -> None:
             raise ConfigError(f"{place}: {name!r} is named twice")
 
 
-def _empty_file(path: str) -> None:
-    """Begin a trace; a worker that is started again goes on with it."""
+def _begin_trace(path: str) -> int:
     try:
-        Path(path).write_bytes(b"")
-    except OSError as error:
-        raise ConfigError(f"--trace {path}: {error.strerror}") from None
+        return begin_trace(path)
+    except ConfigError as error:
+        raise ConfigError(f"--trace {error}") from None
 
 
 def _module(name: str) -> tuple[str, ...]:

@@ -165,6 +165,12 @@ class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return entry if isinstance(entry, str) and entry.endswith(_MEASURED) else None
 
     @property
+    def measured_paths(self) -> tuple[Path, ...]:
+        """Files with the measured profiles of its devices."""
+        found = map(self.profile_path, self.devices.values())
+        return tuple(Path(path) for path in found if path is not None)
+
+    @property
     def is_undecided(self) -> bool:
         """Whether the formation of a device is still to be chosen; :meth:`fleet` takes lockstep."""
         return any(device.formation == "auto" for device in self.devices.values())

@@ -251,6 +251,8 @@ def _watch(lifeline: int, stop: asyncio.Future[str], commands: _Commands) -> Non
             commands.feed(data)
         else:
             loop.remove_reader(lifeline)
+            if not stop.done():
+                log.warning("the supervisor is gone: draining")
             say_stop("the server's supervisor is gone")
 
     loop.add_reader(lifeline, read_lifeline)

@@ -39,7 +39,8 @@ class Supervisor:
     Args:
         workers: Processes that own devices.
         gateways: Processes that own doors; started after the workers and stopped before them.
-        on_event: Told each event of each child: its name and what it said.
+        on_event: Told each event of each child: its name and what it said. When it raises, the
+            server is stopped in order.
         drain: Time each child has to finish what is under way.
         gateway_patience: How long a gateway may not answer before it counts as hung.
         worker_patience: The same of a worker, which may be loading a model.
@@ -64,6 +65,7 @@ class Supervisor:
         clock: Callable[[], Nanos] = time.monotonic_ns,
     ) -> None:
         self._on_event = on_event
+        self._unheard: Exception | None = None  # why nothing more is told
         self._drain = drain
         self._admin = admin
         self.workers = [
@@ -75,7 +77,7 @@ class Supervisor:
         self.models = ModelDesk(self.workers, self.gateways, model_roots)
         self._reevaluation = reevaluation
         if reevaluation is not None:
-            reevaluation.attend(self.workers, self.gateways, self._on_event)
+            reevaluation.attend(self.workers, self.gateways, self._tell)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -83,6 +85,7 @@ class Supervisor:
 
         Raises:
             ConfigError: A child cannot start at all.
+            Exception: What ``on_event`` raised.
         """
         if self._admin is None:
             await self._run()
@@ -113,6 +116,8 @@ class Supervisor:
         await asyncio.gather(watch, *lives, return_exceptions=True)
         for life in done - {stop}:
             life.result()
+        if self._unheard is not None:
+            raise self._unheard
 
     async def _watch_population(self) -> None:
         if self._reevaluation is None:
@@ -142,7 +147,20 @@ class Supervisor:
         self.models.heard(child, event)
         told = event if self._reevaluation is None else self._reevaluation.heard(child, event)
         if told is not None:
-            self._on_event(child.spec.name, {**told, "pid": child.pid})
+            self._tell(child.spec.name, {**told, "pid": child.pid})
+
+    def _tell(self, name: str, event: Mapping[str, Any]) -> None:
+        """Pass an event on.
+
+        Whoever causes one, such as a child that is started, has no part in what goes wrong here.
+        """
+        if self._unheard is not None:
+            return
+        try:
+            self._on_event(name, event)
+        except Exception as error:  # noqa: BLE001 - raised once all children are stopped
+            self._unheard = error
+            self._stop.set()
 
     async def _stop_children(self) -> None:
         for group in (self.gateways, self.workers):

@@ -21,6 +21,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from takt.errors import ConfigError, UsageError
+from takt.files import replacing
 from takt.sim.knee import Measured
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ def _write(figure: Figure, path: Path) -> None:
     # Both writers stamp the file otherwise: SVG with the date, PNG with the version.
     stamp = "Date" if path.suffix == ".svg" else "Software"
     try:
-        figure.savefig(path, metadata={stamp: None})
+        with replacing(path) as fresh:
+            figure.savefig(fresh, metadata={stamp: None})
     except OSError as error:
         raise ConfigError(f"{path.name}: cannot write the plot: {error.strerror}") from error

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.benching.made import epoch, run
+from tests.full_disk import FULL, full_disk
 
 from takt.cli.benching.csv_file import COLUMNS, write_csv
 from takt.errors import ConfigError
@@ -36,3 +37,16 @@ def test_every_request_is_a_line_with_its_parts(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--csv"):
         write_csv([], tmp_path / "nowhere" / "requests.csv")
+
+
+def test_a_full_disk_leaves_the_table_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    epochs = [epoch(run("a", 7, None, 80))]
+    write_csv(epochs, path)
+    good = path.read_bytes()
+
+    with full_disk(), pytest.raises(ConfigError, match=rf"--csv .*requests\.csv: {FULL}"):
+        write_csv(epochs, path)
+
+    assert path.read_bytes() == good
+    assert [*tmp_path.iterdir()] == [path]

@@ -147,6 +147,7 @@ def test_black_pictures_are_meta_worlds() -> None:
         ({"env": "atari:pong"}, "metaworld:TASK or gymnasium:ID"),
         ({"env": "metaworld:"}, "metaworld:TASK or gymnasium:ID"),
         ({"env": "metaworld:hammer-v3"}, "give --instruction"),
+        ({"env": "metaworld:nope"}, "no task 'nope' among those with usual words: drawer-open-v3"),
         ({"env": "metaworld:door-open-v3", "keys": ["a=b"]}, "for gymnasium:ID"),
         ({"env": "metaworld:door-open-v3", "hold": "position"}, "for gymnasium:ID"),
         ({"env": "gymnasium:Line-v0", "keys": ["state"]}, "expected POLICY_KEY=WHERE"),

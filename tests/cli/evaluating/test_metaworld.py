@@ -70,7 +70,7 @@ def no_egl(name: str) -> ModuleType:
 def test_without_the_simulator_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metaworld.importlib, "import_module", missing)
 
-    with pytest.raises(ConfigError, match=r"takt-serve\[server,metaworld\]"):
+    with pytest.raises(ConfigError, match=r"-e '\.\[server,metaworld\]'"):
         MetaworldTask("drawer-open-v3", seed=1)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from tests.full_disk import FULL, full_disk
 
 from takt.cli.evaluating.recording import PICTURES, Recorder
 from takt.client.rollout import EpisodeResult, Moment
@@ -56,6 +57,55 @@ def test_a_strip_shows_the_first_solved_episode_alone(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="missing"):
         Recorder(trace=tmp_path / "missing" / "trace.jsonl", strip=None)
-    recorder = Recorder(trace=None, strip=tmp_path / "strip.unknown")
-    with pytest.raises(ConfigError, match=r"strip\.unknown"):
+    for name in ("strip.unknown", "strip"):
+        with pytest.raises(
+            ConfigError, match=rf"{name}: expected a name that ends in .jpg or .png"
+        ):
+            Recorder(trace=tmp_path / "trace.jsonl", strip=tmp_path / name)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_full_disk_ends_the_trace_and_no_episode(caplog: pytest.LogCaptureFixture) -> None:
+    with Recorder(trace=Path("/dev/full"), strip=None) as recorder:
         play(recorder, 0, is_solved=True)
+        play(recorder, 1, is_solved=True)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "trace is incomplete: file=full reason=No space left on device"
+    ]
+
+
+def test_a_disk_that_fills_up_leaves_the_lines_that_it_took(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    with full_disk(500), Recorder(trace=path, strip=None) as recorder:
+        play(recorder, 0, is_solved=True)
+    *lines, cut = path.read_text().split("\n")
+
+    assert [json.loads(line)["step"] for line in lines] == [0, 1, 2]
+    assert cut
+    assert len(caplog.records) == 1
+
+
+def test_a_full_disk_costs_the_strip_and_no_episode(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "strip.png"
+    path.write_bytes(b"the last good one")
+    with full_disk(), Recorder(trace=None, strip=path) as recorder:
+        play(recorder, 0, is_solved=True)
+
+    assert path.read_bytes() == b"the last good one"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the strip was not written: file=strip.png reason={FULL}"
+    ]
+
+
+def test_a_strip_without_pictures_costs_no_episode(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Recorder(trace=None, strip=tmp_path / "strip.png") as recorder:
+        play(recorder, 0, is_solved=True, chunks=0)
+
+    assert "reason=nothing was seen" in caplog.text

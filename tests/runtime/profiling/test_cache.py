@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.full_disk import FULL, full_disk
 
 from takt.core.profile import Work
 from takt.core.request import Stage
@@ -52,6 +53,16 @@ def test_a_line_cut_short_by_a_kill_is_passed_over_and_the_next_stands_alone(pat
 
     assert cache.find(PREFIX) == (ALONE,)
     assert cache.find(DENOISE) == (BOTH[0],)
+
+
+def test_a_full_disk_leaves_what_was_measured(path: Path) -> None:
+    cache = Cache(path, DIGESTS)
+    cache.keep([ALONE], PREFIX)
+
+    with full_disk(8), pytest.raises(ConfigError, match=f"{FULL}; the cache is there"):
+        Cache(path, DIGESTS)
+
+    assert Cache(path, DIGESTS).find(PREFIX) == (ALONE,)
 
 
 def test_other_shapes_of_an_architecture_are_not_known(path: Path) -> None:

@@ -15,6 +15,7 @@ from takt.cli.benching.figures import EpochResult
 from takt.cli.driving.robot_run import RobotRun
 from takt.cli.driving.time_split import PARTS
 from takt.errors import ConfigError
+from takt.files import replacing
 from takt.units import Nanos, to_ms
 
 __all__ = ["COLUMNS", "write_csv"]
@@ -29,13 +30,13 @@ _NONE: Mapping[str, Nanos] = {}
 
 
 def write_csv(epochs: Sequence[EpochResult], path: Path) -> None:
-    """Write all requests to ``path``; a file that is there is replaced.
+    """Write all requests to ``path``; a file that is there is replaced as a whole.
 
     Raises:
         ConfigError: It cannot be written.
     """
     try:
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with replacing(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(COLUMNS)
             for number, epoch in enumerate(epochs, 1):

@@ -186,8 +186,10 @@ def send(link: Connection, drive: Drive, place: int, processes: int) -> None:
         place: Of this process among all, from 0; it runs every ``processes``-th robot.
         processes: How many there are.
     """
-    # Ctrl-C reaches all processes of a terminal; the one that directs decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and the end of a terminal reach all processes, and what a service manager sends does so
+    # too; the one that directs decides what it means.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # A pipe that has ended means that the process that directs has: nobody waits for a result.
     with contextlib.suppress(EOFError, OSError):

@@ -28,7 +28,6 @@ _LEAD: Nanos = 100 * MILLISECOND
 _ROBOTS_PER_PROCESS = 16
 _SILENCE: Nanos = 120 * SECOND
 """Longest time no process says anything before they are given up."""
-_STOP_TIMEOUT_S = 5.0
 
 
 class BenchFailedError(TaktError):
@@ -152,10 +151,6 @@ def _received(link: Any) -> object:  # noqa: ANN401
 
 
 def _end(process: Any) -> None:  # noqa: ANN401
-    if process.pid is None:
-        return
-    process.terminate()
-    process.join(_STOP_TIMEOUT_S)
-    if process.is_alive():
-        process.kill()
+    if process.pid is not None:
+        process.kill()  # it hears nothing gentler, and has nothing to keep
         process.join()

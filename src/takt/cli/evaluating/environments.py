@@ -160,8 +160,8 @@ def _told(task: str, instruction: str | None) -> str:
     if told is None:
         known = ", ".join(INSTRUCTIONS)
         raise UsageError(
-            f"--env metaworld:{task}: give --instruction, as only these tasks have usual words:"
-            f" {known}"
+            f"--env metaworld:{task}: no task {task!r} among those with usual words: {known};"
+            " give --instruction for another one that Meta-World has"
         )
     return told
 

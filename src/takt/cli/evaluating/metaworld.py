@@ -274,7 +274,7 @@ def _imported() -> tuple[Any, Any]:
     except ImportError as error:
         raise ConfigError(
             f"Meta-World comes with: pip install 'takt-serve[server,{EXTRA}]', in a clone"
-            f" pip install '.[server,{EXTRA}]' ({error})"
+            f" pip install -e '.[server,{EXTRA}]' ({error})"
         ) from error
     except (AttributeError, OSError, RuntimeError) as error:  # the renderer, without OpenGL
         raise _no_opengl(error) from error

@@ -1,4 +1,4 @@
-"""Reads the events of a recorded trace, line by line.
+"""Reads the file of a recorded trace: its lines, and the events that they say.
 
 :mod:`takt.core.trace` writes the lines. A file may hold several traces, one after the other, each
 with the setup of its scheduler first; a last line that a kill cut off is left out.
@@ -9,7 +9,9 @@ Start reading at :func:`read_trace`.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from takt.core.events import Cancel, Decide, Ended, Event, Finish, Moved, Submit, Switched
@@ -18,12 +20,37 @@ from takt.core.request import Phase, Stage
 from takt.core.trace import Setup
 from takt.errors import ConfigError, UsageError
 
-__all__ = ["read_trace"]
+__all__ = ["file_lines", "read_trace"]
 
 _Fields: TypeAlias = dict[str, Any]
 
 _VERSION = 1
 """Of the traces that these lines can read."""
+
+
+def file_lines(path: Path) -> Iterator[str]:
+    """The whole lines of a trace file, with their ends.
+
+    A last line that is cut off is left out, and standard error says so.
+
+    Raises:
+        UsageError: There is no such file, it is a folder, no text, or cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield line
+                else:
+                    print(f"takt: {path}: its last line is cut off: left out", file=sys.stderr)
+    except FileNotFoundError:
+        raise UsageError("no such trace") from None
+    except IsADirectoryError:
+        raise UsageError("is a folder; expected a trace") from None
+    except UnicodeDecodeError:
+        raise UsageError("not a text file in UTF-8; expected a trace") from None
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}") from None
 
 
 def read_trace(lines: Iterable[str]) -> Iterator[Setup | Event]:
@@ -55,7 +82,9 @@ def _part(line: str, number: int) -> Setup | Event:
         raise UsageError(f"line {number}: expected an object, got {line.strip()[:40]!r}")
     try:
         return _typed(cast("_Fields", fields))
-    except (ConfigError, KeyError, TypeError, ValueError) as error:
+    except KeyError as missing:
+        raise UsageError(f"line {number} is no line of a trace: expected a key {missing}") from None
+    except (ConfigError, TypeError, ValueError) as error:
         raise UsageError(f"line {number} is no line of a trace: {error}") from None
 
 
@@ -67,7 +96,7 @@ def _typed(fields: _Fields) -> Setup | Event:
     kind = fields.pop("event")
     read = _EVENTS.get(kind)
     if read is None:
-        raise ValueError(f"no event {kind!r}")
+        raise ValueError(f"no event {kind!r}; known: {', '.join(_EVENTS)}")
     event = read(fields)
     if not isinstance(event.at, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"at: expected whole nanoseconds, got {event.at!r}")

@@ -20,6 +20,7 @@ import msgspec
 
 from takt.core.profile import Work
 from takt.errors import ConfigError
+from takt.files import replacing
 from takt.runtime.profiling.median import Median
 
 __all__ = ["Cache", "cache_folder", "cache_path"]
@@ -69,7 +70,8 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
             content = b"" if refresh or not path.exists() else path.read_bytes()
             # What a kill cut short ends here; the next line begins on its own.
-            path.write_bytes(content[: content.rfind(b"\n") + 1])
+            with replacing(path) as fresh:
+                fresh.write_bytes(content[: content.rfind(b"\n") + 1])
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}; the cache is there") from None
         for line in content.splitlines():
