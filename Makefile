@@ -29,8 +29,8 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup torch format check check-lint check-types check-old-python check-layers test fuzz \
-	interop install-test bench demo clean
+.PHONY: help setup torch format check check-lint check-types check-old-python check-layers \
+	check-tests test fuzz interop install-test bench demo clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -53,12 +53,15 @@ check-lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
 
 check-types: $(VENV)/.dev-ready
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --pythonpath $(BIN)/python src
 
 # What a robot computer with Python 3.10 may import. It is less strict: the installed NumPy has left
 # 3.10 behind, and some of its types are unknown there.
 check-old-python: $(VENV)/.dev-ready
 	$(BIN)/pyright --pythonpath $(BIN)/python -p constraints/pyright-3.10.json
+
+check-tests: $(VENV)/.dev-ready ## types of tests and benchmarks, which take as long as all of `check`
+	$(BIN)/pyright --pythonpath $(BIN)/python tests benchmarks
 
 check-layers: $(VENV)/.dev-ready
 	$(BIN)/lint-imports --no-logo --no-cache

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 
 import grpc
@@ -138,12 +137,7 @@ class LerobotClient:
     def __enter__(self) -> "LerobotClient":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.channel.close()
 
     def shake_hands(

@@ -9,7 +9,6 @@ Every command carries the number of the observation it answers, so an answer tha
 question would show.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.client.live import until
 from tests.integration.openpi_server import openpi_server
 from websockets.frames import Opcode
 from websockets.sync.server import ServerConnection
@@ -114,15 +114,6 @@ def driven(
         loop.start()
         assert loop.wait_for(State.ACTIVE, timeout=PATIENCE)
         yield loop, proxy
-
-
-def until(done: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(20_000):
-        if done():
-            return
-        pause.wait(0.001)
-    pytest.fail("not within 20,000 looks")
 
 
 def answers(loop: ControlLoop, more: int) -> None:

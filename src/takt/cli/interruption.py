@@ -20,7 +20,7 @@ import signal
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from takt.units import SECOND, Nanos
@@ -59,12 +59,7 @@ class Interruption:
                 signal.signal(number, self._hear)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
 

@@ -1,7 +1,6 @@
 """What is open until it is closed, for ``with`` blocks."""
 
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import TypeVar
 
 __all__ = ["Closing"]
@@ -19,10 +18,5 @@ class Closing(ABC):
     def __enter__(self: T) -> T:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

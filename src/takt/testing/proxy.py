@@ -16,7 +16,6 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from types import TracebackType
 from typing import TypeAlias
 
 from takt.units import Nanos, to_seconds
@@ -93,12 +92,7 @@ class LoopbackProxy:
         self._call(self._listen())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_TIMEOUT_S)

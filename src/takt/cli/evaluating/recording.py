@@ -10,7 +10,6 @@ import json
 import logging
 from io import RawIOBase
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 import cv2
@@ -80,12 +79,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lines is not None:
             self._lines.close()
 

@@ -15,7 +15,6 @@ import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 import numpy as np
@@ -96,12 +95,7 @@ class TensorFile:
     def __enter__(self) -> TensorFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._map.close()
 
     def raw(self, name: str) -> bytearray:
