@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, cast
 from takt import __version__
 from takt.cli.standard_output import OutputFailedError, standard_output_watched
 from takt.errors import TaktError, UsageError
+from takt.heap import keep_freed_memory
 
 __all__ = ["COMMANDS", "Command", "Entry", "main"]
 
@@ -90,6 +91,7 @@ def main(
         of the signal that ended it; of SIGPIPE when the reader of its output has gone.
     """
     _open_standard_streams()
+    keep_freed_memory()
     try:
         with standard_output_watched():
             _run(sys.argv[1:] if arguments is None else arguments, python)

@@ -50,6 +50,7 @@ from takt.errors import ConfigError
 from takt.gateway.config import GatewayConfig
 from takt.gateway.gateway import Gateway
 from takt.gateway.models import open_model
+from takt.heap import keep_freed_memory
 from takt.schema.commands import AskLife, CountRobots, DriveIn, LoadModel, UnloadModel
 from takt.schema.serving import ServedModel
 from takt.server.child_process import (
@@ -121,6 +122,7 @@ def main() -> None:
     """Run a gateway until it is told to stop."""
     begin_log()
     allow_many_files()
+    keep_freed_memory()
     lifeline = sys.stdin.fileno()
     try:
         config = GatewayProcessConfig.from_json(first_line(lifeline))

@@ -17,6 +17,7 @@ import threading
 from types import FrameType
 
 from takt.errors import ConfigError
+from takt.heap import keep_freed_memory
 from takt.runtime.config import WorkerConfig
 from takt.runtime.inbox import Inbox
 from takt.runtime.worker import run_worker
@@ -37,6 +38,7 @@ def main() -> None:
     """Run a worker; ends the process."""
     begin_log()
     allow_many_files()
+    keep_freed_memory()
     status = 0
     try:
         _serve(sys.stdin.fileno())

@@ -24,6 +24,7 @@ from takt.cli.driving.crew import Crew, Plan
 from takt.cli.driving.robot import DrivenRobot
 from takt.cli.driving.robot_run import RobotRun
 from takt.errors import TaktError
+from takt.heap import keep_freed_memory
 from takt.units import MILLISECOND, Nanos
 
 __all__ = ["Assemble", "Broken", "Epoch", "Link", "Progress", "Ready", "Sender", "Sent", "send"]
@@ -191,6 +192,7 @@ def send(link: Connection, drive: Drive, place: int, processes: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    keep_freed_memory()
     # A pipe that has ended means that the process that directs has: nobody waits for a result.
     with contextlib.suppress(EOFError, OSError):
         try:
