@@ -93,7 +93,7 @@ FULL = Extent(
     others=(2, 3),
     formations=("lockstep", "flowing", "monolithic"),
     epochs=5,
-    seconds=2.0,
+    seconds=3.0,
 )
 QUICK = Extent(
     fleets=("mix",),
@@ -119,19 +119,19 @@ def cells_of(quick: bool, found: Found) -> list[Cell]:
     ]
 
 
-def populations(predicted: int, holds: Mapping[int, bool]) -> list[int]:
+def populations(predicted: int, attainments: Mapping[int, float]) -> list[int]:
     """Populations to measure, in order: the knee and its neighbours, then outward.
 
     Args:
         predicted: The knee.
-        holds: What was measured so far.
+        attainments: What was measured so far.
     """
     around = [it for it in (predicted, predicted + 1, predicted - 1) if it > 0]
-    wanted = [*around, *(it for it in sorted(holds) if it not in around)]
-    if any(it not in holds for it in around):
+    wanted = [*around, *(it for it in sorted(attainments) if it not in around)]
+    if any(it not in attainments for it in around):
         return wanted
-    knee = knee_of(holds)
-    following = min(holds) - 1 if knee.robots is None else knee.robots + 1
+    knee = knee_of(attainments)
+    following = min(attainments) - 1 if knee.robots is None else max(attainments) + 1
     if not knee.is_bracketed and following > 0 and abs(following - predicted) <= MOST_STEPS:
         wanted.append(following)
     return wanted
@@ -146,33 +146,19 @@ def _population_cells(
         planned = found.get(f"plan {contestant}")
         if planned is None:
             continue
-        sizes = populations(planned["predicted"], holds_of(contestant, found))
-        best = _best_knee(contestant, contestants, found)
-        if best is not None and best not in sizes:
-            sizes.append(best)
+        sizes = populations(planned["predicted"], attainments_of(contestant, found))
         wanted.append([_population_cell(contestant, size, extent) for size in sizes])
     return [cell for row in zip_longest(*wanted) for cell in row if cell is not None]
 
 
-def holds_of(contestant: Contestant, found: Found) -> dict[int, bool]:
-    """Populations that were measured close to the knee, and whether they hold."""
+def attainments_of(contestant: Contestant, found: Found) -> dict[int, float]:
+    """Populations that were measured, and their mean attainment."""
     start = f"measure {contestant} at "
-    measured = {
-        int(key.removeprefix(start)): result["holds"]
+    return {
+        int(key.removeprefix(start)): result["attainment"]
         for key, result in found.items()
         if key.startswith(start)
     }
-    predicted = found[f"plan {contestant}"]["predicted"]
-    return {it: met for it, met in measured.items() if abs(it - predicted) <= MOST_STEPS}
-
-
-def _best_knee(
-    contestant: Contestant, contestants: Sequence[Contestant], found: Found
-) -> int | None:
-    """Where the best formation on the same stranger is predicted to have its knee."""
-    rivals = [it for it in contestants if it[:2] == contestant[:2]]
-    knees = [found[f"plan {it}"]["predicted"] for it in rivals if f"plan {it}" in found]
-    return max(knees) if len(rivals) > 1 and len(knees) == len(rivals) else None
 
 
 def _profile_cell(fleet: str, seed: int) -> Cell:
@@ -212,7 +198,7 @@ def _draws(extent: Extent) -> dict[str, Any]:
 
 
 def _bench_seconds(extent: Extent) -> float:
-    return 6 + extent.epochs * (extent.seconds + 1.5)
+    return 4 + extent.epochs * (extent.seconds + 0.6)
 
 
 def _cores_cell(quick: bool) -> Cell:

@@ -36,33 +36,23 @@ def test_contestants_take_turns() -> None:
     ]
 
 
-def test_where_formations_are_ranked_all_are_measured_at_the_knee_of_the_best() -> None:
-    plans = {
-        f"plan pi0, stranger 1, {formation}": {"predicted": predicted}
-        for formation, predicted in {"lockstep": 30, "flowing": 25, "monolithic": 20}.items()
-    }
-
-    measured = [key for key in keys(plans) if key.endswith(" at 30")]
-
-    assert len(measured) == 3
-
-
 @pytest.mark.parametrize(
-    ("holds", "following"),
+    ("attainments", "following"),
     [
         ({}, [20, 21, 19]),
-        ({20: True, 21: False}, [20, 21, 19]),
-        ({19: True, 20: True, 21: False}, [20, 21, 19]),
-        ({19: True, 20: True, 21: True}, [20, 21, 19, 22]),
-        ({19: False, 20: False, 21: False}, [20, 21, 19, 18]),
-        ({18: False, 19: False, 20: False, 21: False}, [20, 21, 19, 18, 17]),
-        (dict.fromkeys(range(16, 22), False), [20, 21, 19, 16, 17, 18]),
+        ({20: 1.0, 21: 0.9}, [20, 21, 19]),
+        ({19: 1.0, 20: 0.98, 21: 0.9}, [20, 21, 19]),
+        ({19: 1.0, 20: 0.99, 21: 0.98}, [20, 21, 19, 22]),
+        ({19: 1.0, 20: 0.97, 21: 0.99}, [20, 21, 19, 22]),
+        ({19: 0.97, 20: 0.96, 21: 0.95}, [20, 21, 19, 18]),
+        ({18: 0.97, 19: 0.97, 20: 0.96, 21: 0.95}, [20, 21, 19, 18, 17]),
+        (dict.fromkeys(range(16, 22), 0.97), [20, 21, 19, 16, 17, 18]),
     ],
 )
 def test_populations_are_measured_outward_until_the_knee_is_bracketed(
-    holds: dict[int, bool], following: list[int]
+    attainments: dict[int, float], following: list[int]
 ) -> None:
-    assert populations(20, holds) == following
+    assert populations(20, attainments) == following
 
 
 def test_nobody_asks_for_a_population_of_none() -> None:
