@@ -13,7 +13,7 @@ of the launches; a plan looks at them for longer than a benchmark can, and
 :func:`~benchmarks.truth.paced_section.knee_of` reads a knee off all populations that were measured.
 
 The computer that plays the GPU has a part in every request that the GPU has not. It is measured
-once per fleet, with a few robots of the model whose promise is shortest: a request's time outside
+once per fleet, with robots of the model whose promise is shortest: a request's time outside
 the device (sockets, decoding, the link) is the network of every plan, and what of it passes before
 the server has read a request or after its last launch is the network allowance of every server; the
 hand-over from one launch to the next is added to every launch's time, as a profile of this
@@ -51,6 +51,9 @@ __all__ = ["PART", "PacedDevices", "measured_again", "outside_of", "seconds_told
 
 _PLAN_PERIODS = 10
 """How much longer a draw of a plan is than an epoch."""
+_EXACT = ("--relative-error=0.01", "--most-runs=400", "--most-seconds=30")
+"""One robot of 25 is 4 % of a load: times known to the 3 % that a profile aims at when nothing is
+said would leave a plan little room."""
 _ROOT = Path(__file__).parents[2]
 _TOOK = re.compile(r"measured in (?:(\d+) min )?([\d.]+) s")
 
@@ -277,7 +280,7 @@ def _profile_of(fleet: PacedFleet, seed: int, path: Path, folder: Path) -> float
     log = f"profile-{path.stem}"
     takt(
         *("profile", "--refresh", f"--paced={fleet.gpu}", f"--paced-seed={seed}"),
-        "--without-waiting",
+        *("--without-waiting", *_EXACT),
         *(f"--model={model}" for model in fleet.models),
         *(f"--layout={model}={layout_of(model)}" for model in fleet.models),
         f"--out={path}",
