@@ -21,6 +21,10 @@ __all__ = ["FLEETS", "Contestant", "PacedFleet", "cells_of", "populations"]
 
 MOST_STEPS = 4
 """Populations looked at on either side of the predicted knee."""
+OUTSIDE_ROBOTS = 24
+"""Robots with which the computer's own part is measured, about as many as a knee has: a computer
+that idles between requests needs longer for each, 0.5 ms from launch to launch with 8 robots and
+0.3 with 24."""
 CPU_MODELS = (
     "mini",
     "echo",
@@ -36,22 +40,15 @@ class PacedFleet:
     gpu: str
     models: tuple[str, ...]
     """As many robots of each."""
-    network_of: str
-    """Model whose robots' way in and out is measured. A plan has one network for all; the robots
-    with the shortest promise decide how many are carried."""
-    robots: int
-    """With how many of them: about as many as a knee has. A computer that idles between requests
-    needs longer for each: 0.5 ms from launch to launch with 8 robots, 0.3 with 24."""
 
 
 FLEETS = {
-    "pi0": PacedFleet(gpu="rtx-pro-6000", models=("pi0",), network_of="pi0", robots=24),
+    "pi0": PacedFleet(gpu="rtx-pro-6000", models=("pi0",)),
     # On the larger GPU 130 robots would send 400 MB/s, and the computer were the limit.
-    "smolvla": PacedFleet(gpu="a6000", models=("smolvla",), network_of="smolvla", robots=24),
-    "mix": PacedFleet(
-        gpu="rtx-pro-6000", models=("pi0", "smolvla"), network_of="smolvla", robots=16
-    ),
+    "smolvla": PacedFleet(gpu="a6000", models=("smolvla",)),
+    "mix": PacedFleet(gpu="rtx-pro-6000", models=("pi0", "smolvla")),
 }
+"""Every model has a fleet of its own name."""
 
 
 class Contestant(NamedTuple):
@@ -79,6 +76,10 @@ class Extent(NamedTuple):
     seconds: float
     """Length of an epoch: the robots' phases repeat twice a second, so it need not be long."""
 
+    def models(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys(name for fleet in self.fleets for name in FLEETS[fleet].models))
+
     def contestants(self) -> list[Contestant]:
         """All of them: those that are compared stand together."""
         ranked = [
@@ -98,7 +99,7 @@ FULL = Extent(
     others=(2, 3),
     formations=("lockstep", "flowing", "monolithic"),
     epochs=5,
-    seconds=3.0,
+    seconds=5.0,
 )
 QUICK = Extent(
     fleets=("mix",),
@@ -117,7 +118,7 @@ def cells_of(quick: bool, found: Found) -> list[Cell]:
     strangers = list(dict.fromkeys((it.fleet, it.seed) for it in contestants))
     return [
         *(_profile_cell(fleet, seed) for fleet, seed in strangers),
-        *(_outside_cell(fleet, extent) for fleet in extent.fleets),
+        *(_outside_cell(model, extent) for model in extent.models()),
         *(_plan_cell(contestant, extent) for contestant in contestants),
         _cores_cell(quick),
         *_population_cells(contestants, extent, found),
@@ -171,15 +172,9 @@ def _profile_cell(fleet: str, seed: int) -> Cell:
     return Cell(key=f"profile {fleet}, stranger {seed}", seconds=5, settings=settings)
 
 
-def _outside_cell(fleet: str, extent: Extent) -> Cell:
-    settings = {
-        "step": "outside",
-        "fleet": fleet,
-        "seed": extent.ranked[0],
-        "robots": FLEETS[fleet].robots,
-        **_draws(extent),
-    }
-    return Cell(key=f"outside {fleet}", seconds=_bench_seconds(extent), settings=settings)
+def _outside_cell(model: str, extent: Extent) -> Cell:
+    settings = {"step": "outside", "model": model, "seed": extent.ranked[0], **_draws(extent)}
+    return Cell(key=f"outside {model}", seconds=_bench_seconds(extent), settings=settings)
 
 
 def _plan_cell(contestant: Contestant, extent: Extent) -> Cell:

@@ -13,9 +13,9 @@ of the launches; a plan looks at them for longer than a benchmark can, and
 :func:`~benchmarks.truth.paced_section.knee_of` reads a knee off all populations that were measured.
 
 The computer that plays the GPU has a part in every request that the GPU has not. It is measured
-once per fleet, with robots of the model whose promise is shortest: a request's time outside
-the device (sockets, decoding, the link) is the network of every plan, and what of it passes before
-the server has read a request or after its last launch is the network allowance of every server; the
+once per model: a request's time outside the device (sockets, decoding, the link) is the network of
+the model's robots in every plan, and what of it passes before the server has read a request or
+after its last launch is the network allowance of every server, for all models the longest; the
 hand-over from one launch to the next is added to every launch's time, as a profile of this
 computer's own cores contains it. Launches vary, a profile has medians: how much they do is measured
 along with it, and every plan lets them.
@@ -30,10 +30,17 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.truth._commands import takt
-from benchmarks.truth.paced_cells import FLEETS, Contestant, PacedFleet, cells_of
+from benchmarks.truth.paced_cells import (
+    FLEETS,
+    OUTSIDE_ROBOTS,
+    Contestant,
+    PacedFleet,
+    cells_of,
+)
 from benchmarks.truth.paced_running import (
     bench,
     fleet_file,
@@ -96,22 +103,20 @@ class PacedDevices:
     def _outside(
         self,
         *,
-        fleet: str,
+        model: str,
         seed: int,
-        robots: int,
         epochs: int,
         seconds: float,
         folder: Path,
         **_: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        asked, trace = FLEETS[fleet], folder / f"outside-{fleet}.jsonl"
-        options = ["--paced", asked.gpu, "--paced-seed", str(seed), "--openpi", "0"]
-        options += [f"--model={model}" for model in asked.models]
-        options += ["--formation", "monolithic", "--trace", str(trace)]
+        trace = folder / f"outside-{model}.jsonl"
+        options = ["--paced", FLEETS[model].gpu, "--paced-seed", str(seed), "--openpi", "0"]
+        options += [f"--model={model}", "--formation", "monolithic", "--trace", str(trace)]
         with served(options) as address:
-            counts = {asked.network_of: robots}
+            counts = {model: OUTSIDE_ROBOTS}
             told = bench(address, counts, epochs=epochs, seconds=seconds, folder=folder)
-        profile = json.loads(_profiled(fleet, seed, folder).read_text(encoding="utf-8"))
+        profile = json.loads(_profiled(model, seed, folder).read_text(encoding="utf-8"))
         with trace.open(encoding="utf-8") as lines:
             times = launch_times(lines, profile)
         trace.unlink()
@@ -119,7 +124,7 @@ class PacedDevices:
             **outside_of(told),
             "handover_ms": round(times.handover_ms, 3),
             "spread": round(times.spread, 4),
-            "robots": robots,
+            "robots": OUTSIDE_ROBOTS,
             "paced": True,
         }
 
@@ -146,15 +151,17 @@ class PacedDevices:
             folder=folder,
             log="plan",
         )
-        outside = found[f"outside {fleet}"]
-        network = {key: outside[key] for key in ("up_ms", "down_ms")}
+        outside = outside_by_model(chosen.models, found)
         text = fleet_file(
             json.loads(said),
             gpu=chosen.gpu,
             seed=seed,
             profile=profile.name,
-            network=network,
-            spread=outside["spread"],
+            networks={
+                model: {key: of[key] for key in ("up_ms", "down_ms")}
+                for model, of in outside.items()
+            },
+            spread=fmean(of["spread"] for of in outside.values()),
         )
         path = folder / f"{fleet}-{seed}-{formation}.yaml"
         path.write_text(text, encoding="utf-8")
@@ -193,7 +200,9 @@ class PacedDevices:
         path.write_text(planned["fleet_file"], encoding="utf-8")
         groups = FleetFile.read(path).fleet().resized(robots).robots
         counts = {group.model: group.count for group in groups}
-        allowance = f"--network-allowance-ms={found[f'outside {fleet}']['allowance_ms']:g}"
+        outside = outside_by_model(FLEETS[fleet].models, found)
+        longest = max(of["allowance_ms"] for of in outside.values())
+        allowance = f"--network-allowance-ms={longest:g}"
 
         def measure() -> dict[str, Any]:
             with served(["--fleet", str(path), allowance]) as address:
@@ -245,6 +254,11 @@ def outside_of(told: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def outside_by_model(models: Sequence[str], found: Found) -> dict[str, Mapping[str, Any]]:
+    """What was measured of each model's requests outside the device."""
+    return {model: found[f"outside {model}"] for model in models}
+
+
 def measured_again(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What is measured, once more if the robots themselves were late; never because of the answer.
 
@@ -266,7 +280,8 @@ def _here(fleet: str, seed: int, found: Found, folder: Path) -> Path:
     """The profile of a stranger that this computer plays: with the hand-over between launches."""
     path = folder / f"{fleet}-{seed}-here.json"
     profile = json.loads(_profiled(fleet, seed, folder).read_text(encoding="utf-8"))
-    here = with_handover(profile, found[f"outside {fleet}"]["handover_ms"])
+    outside = outside_by_model(FLEETS[fleet].models, found)
+    here = with_handover(profile, fmean(of["handover_ms"] for of in outside.values()))
     path.write_text(json.dumps(here), encoding="utf-8")
     return path
 

@@ -53,7 +53,7 @@ def fleet_file(
     gpu: str,
     seed: int,
     profile: str,
-    network: Mapping[str, float],
+    networks: Mapping[str, Mapping[str, float]],
     spread: float,
 ) -> str:
     """A contestant as a fleet file.
@@ -63,7 +63,7 @@ def fleet_file(
         gpu: The paced device.
         seed: Of the stranger.
         profile: File that ``takt profile`` wrote.
-        network: ``up_ms`` and ``down_ms``, what a request takes outside the device.
+        networks: By model, ``up_ms`` and ``down_ms``: what a request takes outside the device.
         spread: Of its launches.
     """
     names = [*planned["models"]]
@@ -99,10 +99,10 @@ def fleet_file(
                     "rate_hz": 2,
                     "supersede": True,
                     "layout": layout_of(name),
+                    "network": {"kind": "constant", **networks[name]},
                 }
                 for name in names
             ],
-            "network": {"kind": "constant", **network},
         },
         sort_keys=False,
     )

@@ -254,10 +254,9 @@ def _outside(found: Found) -> Iterator[str]:
             for fleet, it in outside
         )
         yield (
-            "The computer's own part, medians with about as many robots as a knee has (of a mix"
-            " those with the shortest promise), which every plan reckons with: a request's way in"
-            " and out (sockets, decoding, the link), and the hand-over from one launch to the next:"
-            f" {said}."
+            "The computer's own part, medians with about as many robots as a knee has, which every"
+            " plan reckons with: a request's way in and out (sockets, decoding, the link), and the"
+            f" hand-over from one launch to the next: {said}."
         )
         tails = ", ".join(
             f"{TITLES.get(fleet, fleet)} {it['p99_up_and_down_ms']:.0f} ms"
@@ -302,8 +301,8 @@ def _times(found: Found) -> Iterator[str]:
         said = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in profiled)
         yield (
             "`takt profile --relative-error 0.01` took, in the paced device's own time, of which"
-            f" none was waited for: {said}. The 3 % that it aims at when nothing is said take an"
-            " eighth of that; one robot of 25 is 4 % of a load, so they leave a plan little room."
+            f" none was waited for: {said}. The 3 % that it aims at when nothing is said take a"
+            " seventh of that; one robot of 25 is 4 % of a load, so they leave a plan little room."
         )
     cores = found.get("profile of cores")
     if cores is not None:

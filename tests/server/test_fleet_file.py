@@ -111,6 +111,24 @@ def test_each_kind_of_network_can_be_named(
     assert read(tmp_path, changed("network", network)).fleet().network == expected
 
 
+def test_robots_may_have_a_network_of_their_own(tmp_path: Path) -> None:
+    what = content()
+    what["robots"].append({**what["robots"][0], "network": {"kind": "constant", "up_ms": 4}})
+
+    fleet = read(tmp_path, what).fleet()
+
+    assert [group.network for group in fleet.robots][-1] == ConstantNetwork(up_ms=4.0)
+    assert fleet.robots[0].network is None
+
+
+def test_an_impossible_network_of_robots_is_refused_by_its_place(tmp_path: Path) -> None:
+    what = content()
+    what["robots"][0]["network"] = {"kind": "log_normal", "burst_ms": [6, 5]}
+
+    with pytest.raises(ConfigError, match=r"robots\[0\]: network: burst_ms"):
+        read(tmp_path, what)
+
+
 def test_groups_of_one_model_get_names_that_differ(tmp_path: Path) -> None:
     group = content()["robots"][0]
     what = changed("robots", [group, {**group, "name": "arms"}, group, group])

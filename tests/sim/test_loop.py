@@ -26,7 +26,7 @@ from takt.core.trace import replay, trace_lines
 from takt.errors import UsageError
 from takt.sim.fleet import Fleet, RobotGroup
 from takt.sim.loop import Run, simulate
-from takt.sim.network import ConstantNetwork
+from takt.sim.network import ConstantNetwork, Wifi7Network
 from takt.units import MILLISECOND, SECOND, ms
 
 ARRIVALS_MS = [10 * number for number in range(12)]
@@ -254,6 +254,30 @@ def test_robots_that_are_added_leave_the_others_their_phases_and_their_jitter() 
     for robot in ("pi0-0", "pi0-1", "pi0-2", "guests-0", "guests-1"):
         assert sends(few, robot) == sends(many, robot)
         assert uplinks(few, robot) == uplinks(many, robot)
+
+
+def test_robots_with_a_network_of_their_own_do_not_see_that_of_the_others() -> None:
+    wired = ConstantNetwork(up_ms=1, down_ms=2)
+    radio = Wifi7Network(bandwidth_gbps=0.1)
+    groups = group_of(3, rate_hz=5), group_of(3, rate_hz=5, name="guests")
+    fleet = fleet_of(*groups, network=radio)
+    mixed = fleet_of(groups[0], replace(groups[1], network=wired), network=radio)
+    alone = fleet_of(groups[0], replace(groups[1], count=0), network=radio)
+
+    run = simulate(mixed, duration=2 * SECOND)
+
+    assert {uplink for robot in (0, 1, 2) for uplink in uplinks(run, f"guests-{robot}")} == {ms(1)}
+    # The air is shared by those that use it.
+    assert uplinks(run, "pi0-0") == uplinks(simulate(alone, duration=2 * SECOND), "pi0-0")
+    assert uplinks(run, "pi0-0") != uplinks(simulate(fleet, duration=2 * SECOND), "pi0-0")
+
+
+def test_a_network_of_a_groups_own_that_is_the_fleets_changes_nothing() -> None:
+    groups = group_of(3, deadline="queue"), group_of(3, name="guests")
+    fleet = fleet_of(*groups, network=JITTERY)
+    same = fleet_of(groups[0], replace(groups[1], network=JITTERY), network=JITTERY)
+
+    assert simulate(same, duration=SECOND).records == simulate(fleet, duration=SECOND).records
 
 
 def test_requests_sent_in_the_warm_up_are_not_recorded() -> None:

@@ -144,6 +144,8 @@ class RobotsEntry(_Entry, frozen=True, kw_only=True):
     holds every row. Live, it follows from what a robot sends."""
     num_cameras: _Cameras = 2
     encoding: str = "raw"
+    network: ConstantEntry | LogNormalEntry | Wifi7Entry | None = None
+    """Between these robots and the server; that of the file when absent."""
 
 
 class GatewayEntry(_Entry, frozen=True, kw_only=True):

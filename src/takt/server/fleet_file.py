@@ -108,15 +108,9 @@ class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Fleet(
             devices={name: self._setup(name, device) for name, device in self.devices.items()},
             robots=tuple(self._group(index) for index in range(len(self.robots))),
-            network=self._network(),
+            network=_network(self.network),
             spreads={name: device.spread for name, device in self.devices.items()},
         )
-
-    def _network(self) -> Network:
-        try:
-            return self.network.network()
-        except ConfigError as error:
-            raise ConfigError(f"network: {error}") from None
 
     def _setup(self, name: str, device: DeviceEntry) -> Setup:
         try:
@@ -245,6 +239,7 @@ class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             fields["device"] = entry.device or self._only_device(entry.model)
             fields["name"] = entry.name or self._default_name(index)
             fields["layout"] = self._layout(entry, fields["device"])
+            fields["network"] = None if entry.network is None else _network(entry.network)
             return RobotGroup(**fields)
         except ConfigError as error:
             raise ConfigError(f"robots[{index}]: {error}") from None
@@ -273,6 +268,13 @@ class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         model = self.robots[index].model
         before = [r for r in self.robots[:index] if r.model == model and r.name is None]
         return f"{model}.{len(before) + 1}" if before else model
+
+
+def _network(entry: ConstantEntry | LogNormalEntry | Wifi7Entry) -> Network:
+    try:
+        return entry.network()
+    except ConfigError as error:
+        raise ConfigError(f"network: {error}") from None
 
 
 def _measured(path: str) -> MeasuredProfile:

@@ -66,6 +66,8 @@ class RobotGroup:
     """Camera images per observation."""
     encoding: Encoding = "raw"
     """How the images travel."""
+    network: Network | None = None
+    """What lies between these robots and the server; the network of the fleet when None."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -104,6 +106,7 @@ class Fleet:
     """How each device is scheduled."""
     robots: tuple[RobotGroup, ...]
     network: Network
+    """Of all robots whose group has none of its own."""
     spreads: Mapping[str, float] = field(default_factory=dict[str, float])
     """Standard deviation of the times of a device's launches, as a share of their profiled times;
     a device that is absent takes those times exactly."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from takt.core.attainment import RequestRecord, StageTimes
 from takt.core.events import Event
@@ -29,7 +29,7 @@ from takt.core.trace import Setup
 from takt.errors import UsageError
 from takt.session.timing import Declared, resolve_timing
 from takt.sim.fleet import Fleet
-from takt.sim.network import CHUNK_BYTES
+from takt.sim.network import CHUNK_BYTES, Network
 from takt.sim.robot import Ask, SimulatedRobot
 from takt.units import SECOND, Nanos
 
@@ -241,6 +241,25 @@ class _Device:
         self._agenda.add_last(self._decide)
 
 
+class _Way:
+    """A network, with the robots that use it."""
+
+    __slots__ = ("allowance", "network", "num_sending")
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.allowance = network.allowance()
+        self.num_sending = 0
+        """Observations on their way: so many robots share the air."""
+
+
+class _Terms(NamedTuple):
+    """What a group's robots are served by."""
+
+    slo: Nanos
+    way: _Way
+
+
 @dataclass(slots=True)
 class _Pending:
     """A request under way."""
@@ -249,7 +268,7 @@ class _Pending:
     ask: Ask
     sent: Nanos
     uplink: Nanos
-    slo: Nanos
+    terms: _Terms
     is_served: bool = False
     """Whether its answer is a chunk, once there is one."""
 
@@ -265,7 +284,6 @@ class _Loop:
         self._warm_up = warm_up
         self._stop = warm_up + duration
         self._length = self._stop
-        self._allowance = fleet.network.allowance()
         self._agenda = _Agenda()
         self._devices = {
             name: _Device(
@@ -282,8 +300,13 @@ class _Loop:
             for group in fleet.robots
             for number in range(group.count)
         ]
-        self._slo = {group.name: fleet.model(group).slo for group in fleet.robots}
-        self._num_sending = 0
+        way = _Way(fleet.network)
+        self._terms = {
+            group.name: _Terms(
+                fleet.model(group).slo, way if group.network is None else _Way(group.network)
+            )
+            for group in fleet.robots
+        }
         self._seq = 0
         self._pending: dict[int, _Pending] = {}
         self._records: list[RequestRecord] = []
@@ -314,22 +337,25 @@ class _Loop:
 
     def _ask(self, robot: SimulatedRobot, now: Nanos) -> None:
         ask = robot.ask(now)
-        self._num_sending += 1  # until it arrives: so many robots share the air
-        uplink = self._fleet.network.up(robot.observation_bytes, self._num_sending, robot.uplink)
-        pending = _Pending(robot, ask, now, uplink, self._slo[robot.group.name])
+        terms = self._terms[robot.group.name]
+        way = terms.way
+        way.num_sending += 1  # until it arrives
+        uplink = way.network.up(robot.observation_bytes, way.num_sending, robot.uplink)
+        pending = _Pending(robot, ask, now, uplink, terms)
         self._agenda.add(now + uplink, self._arrive, pending)
         self._ask_at(robot, ask.next_ask)
 
     def _arrive(self, pending: _Pending, now: Nanos) -> None:
-        self._num_sending -= 1
+        terms = pending.terms
+        terms.way.num_sending -= 1
         self._seq += 1
         self._pending[self._seq] = pending
         group = pending.robot.group
         timing = resolve_timing(
             now,
             declared=self._declared(pending),
-            slo=pending.slo,
-            allowance=self._allowance,
+            slo=terms.slo,
+            allowance=terms.way.allowance,
         )
         request = Request(
             seq=self._seq,
@@ -349,13 +375,14 @@ class _Loop:
         """What the robot says of its own time; the server resolves it as a door's session does."""
         if pending.robot.group.deadline == "slo":
             return _NOTHING_DECLARED
-        return Declared(due_in=pending.ask.dry_at - pending.sent - self._allowance)
+        return Declared(due_in=pending.ask.dry_at - pending.sent - pending.terms.way.allowance)
 
     def _answer(self, outcome: Outcome, now: Nanos) -> None:
         pending = self._pending.pop(outcome.seq)
         pending.is_served = outcome.phase is Phase.SERVED
         robot = pending.robot
-        downlink = self._fleet.network.down(CHUNK_BYTES, self._num_sending + 1, robot.downlink)
+        way = pending.terms.way
+        downlink = way.network.down(CHUNK_BYTES, way.num_sending + 1, robot.downlink)
         self._agenda.add(now + downlink, self._receive, pending)
         if pending.sent >= self._warm_up:
             self._records.append(_record(pending, outcome, downlink))
@@ -411,7 +438,7 @@ def _record(pending: _Pending, outcome: Outcome, downlink: Nanos) -> RequestReco
         robot=pending.robot.name,
         model=pending.robot.group.model,
         sent=pending.sent,
-        slo=pending.slo,
+        slo=pending.terms.slo,
         due=pending.ask.dry_at,
         answered=at + downlink if pending.is_served else None,
         outcome=_OUTCOME[phase],

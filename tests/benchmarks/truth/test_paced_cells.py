@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from benchmarks.truth.paced_cells import FLEETS, cells_of, populations
 
-from takt.hardware import model_for
-
 
 def keys(found: dict[str, Any]) -> list[str]:
     return [cell.key for cell in cells_of(False, found)]
@@ -17,9 +15,11 @@ def test_before_there_is_a_plan_no_population_is_measured() -> None:
     assert len(set(keys({}))) == len(keys({}))
 
 
-def test_the_network_of_a_plan_is_that_of_the_robots_with_the_shortest_promise() -> None:
+def test_every_model_of_a_fleet_is_measured_outside_the_device_on_a_gpu_of_its_own() -> None:
+    measured = [key.removeprefix("outside ") for key in keys({}) if key.startswith("outside")]
+
     for fleet in FLEETS.values():
-        assert fleet.network_of == min(fleet.models, key=lambda name: model_for(name).slo)
+        assert {*fleet.models} <= {*measured} <= {*FLEETS}
 
 
 def test_contestants_take_turns() -> None:

@@ -78,7 +78,14 @@ def test_the_fleet_file_is_driven_as_planned() -> None:
     }
     network = {"up_ms": 2.0, "down_ms": 0.5}
 
-    text = fleet_file(said, gpu="h100", seed=3, profile="pi0-3.json", network=network, spread=0.03)
+    text = fleet_file(
+        said,
+        gpu="h100",
+        seed=3,
+        profile="pi0-3.json",
+        networks={"pi0": network},
+        spread=0.03,
+    )
 
     file = yaml.safe_load(text)
     assert file["models"]["pi0"] == {
@@ -90,7 +97,7 @@ def test_the_fleet_file_is_driven_as_planned() -> None:
     assert (file["devices"]["gpu"]["paced"], file["devices"]["gpu"]["paced_seed"]) == ("h100", 3)
     assert file["devices"]["gpu"]["spread"] == 0.03
     assert file["robots"][0]["layout"] == layout_of("pi0")
-    assert file["network"] == {"kind": "constant", "up_ms": 2.0, "down_ms": 0.5}
+    assert file["robots"][0]["network"] == {"kind": "constant", "up_ms": 2.0, "down_ms": 0.5}
 
 
 def test_a_process_that_has_come_meanwhile_has_no_share() -> None:
