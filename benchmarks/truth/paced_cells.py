@@ -75,6 +75,9 @@ class Extent(NamedTuple):
     epochs: int
     seconds: float
     """Length of an epoch: the robots' phases repeat twice a second, so it need not be long."""
+    rounds: int
+    """How often the computer's own part is measured: from minute to minute it changes by a
+    fifth."""
 
     def models(self) -> list[str]:
         """All of them, each once."""
@@ -99,7 +102,8 @@ FULL = Extent(
     others=(2, 3),
     formations=("lockstep", "flowing", "monolithic"),
     epochs=5,
-    seconds=5.0,
+    seconds=4.0,
+    rounds=3,
 )
 QUICK = Extent(
     fleets=("mix",),
@@ -108,6 +112,7 @@ QUICK = Extent(
     formations=("lockstep", "monolithic"),
     epochs=2,
     seconds=1.0,
+    rounds=1,
 )
 
 
@@ -118,9 +123,14 @@ def cells_of(quick: bool, found: Found) -> list[Cell]:
     strangers = list(dict.fromkeys((it.fleet, it.seed) for it in contestants))
     return [
         *(_profile_cell(fleet, seed) for fleet, seed in strangers),
-        *(_outside_cell(model, extent) for model in extent.models()),
-        *(_plan_cell(contestant, extent) for contestant in contestants),
+        *(_outside_cell(model, 1, extent) for model in extent.models()),
         _cores_cell(quick),
+        *(
+            _outside_cell(model, number, extent)
+            for number in range(2, extent.rounds + 1)
+            for model in extent.models()
+        ),
+        *(_plan_cell(contestant, extent) for contestant in contestants),
         *_population_cells(contestants, extent, found),
     ]
 
@@ -172,9 +182,10 @@ def _profile_cell(fleet: str, seed: int) -> Cell:
     return Cell(key=f"profile {fleet}, stranger {seed}", seconds=5, settings=settings)
 
 
-def _outside_cell(model: str, extent: Extent) -> Cell:
+def _outside_cell(model: str, number: int, extent: Extent) -> Cell:
     settings = {"step": "outside", "model": model, "seed": extent.ranked[0], **_draws(extent)}
-    return Cell(key=f"outside {model}", seconds=_bench_seconds(extent), settings=settings)
+    key = f"outside {model}, round {number}"
+    return Cell(key=key, seconds=_bench_seconds(extent), settings=settings)
 
 
 def _plan_cell(contestant: Contestant, extent: Extent) -> Cell:

@@ -12,13 +12,13 @@ attainment over five draws of the robots' phases reaches 98 %. And both have the
 of the launches; a plan looks at them for longer than a benchmark can, and
 :func:`~benchmarks.truth.paced_section.knee_of` reads a knee off all populations that were measured.
 
-The computer that plays the GPU has a part in every request that the GPU has not. It is measured
-once per model: a request's time outside the device (sockets, decoding, the link) is the network of
-the model's robots in every plan, and what of it passes before the server has read a request or
-after its last launch is the network allowance of every server, for all models the longest; the
-hand-over from one launch to the next is added to every launch's time, as a profile of this
-computer's own cores contains it. Launches vary, a profile has medians: how much they do is measured
-along with it, and every plan lets them.
+The computer that plays the GPU has a part in every request that the GPU has not. It is measured by
+model, in several rounds of which the medians count: a request's time outside the device (sockets,
+decoding, the link) is the network of the model's robots in every plan, and what of it passes before
+the server has read a request or after its last launch is the network allowance of every server, for
+all models the longest; the hand-over from one launch to the next is added to every launch's time,
+as a profile of this computer's own cores contains it. Launches vary, a profile has medians: how
+much they do is measured along with it, and every plan lets them.
 
 Start reading at :class:`PacedDevices`; ``paced_cells.py`` says what is measured and in which order,
 ``paced_running.py`` runs the commands, ``paced_section.py`` writes what came of it.
@@ -49,7 +49,7 @@ from benchmarks.truth.paced_running import (
     served,
     with_handover,
 )
-from benchmarks.truth.paced_section import claims_of, measured_of, section_of
+from benchmarks.truth.paced_section import claims_of, measured_of, outside_by_model, section_of
 from benchmarks.truth.part import Cell, Claim, Found
 
 from takt.server.fleet_file import FleetFile
@@ -151,7 +151,7 @@ class PacedDevices:
             folder=folder,
             log="plan",
         )
-        outside = outside_by_model(chosen.models, found)
+        outside = outside_by_model(found, chosen.models)
         text = fleet_file(
             json.loads(said),
             gpu=chosen.gpu,
@@ -200,7 +200,7 @@ class PacedDevices:
         path.write_text(planned["fleet_file"], encoding="utf-8")
         groups = FleetFile.read(path).fleet().resized(robots).robots
         counts = {group.model: group.count for group in groups}
-        outside = outside_by_model(FLEETS[fleet].models, found)
+        outside = outside_by_model(found, FLEETS[fleet].models)
         longest = max(of["allowance_ms"] for of in outside.values())
         allowance = f"--network-allowance-ms={longest:g}"
 
@@ -254,11 +254,6 @@ def outside_of(told: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def outside_by_model(models: Sequence[str], found: Found) -> dict[str, Mapping[str, Any]]:
-    """What was measured of each model's requests outside the device."""
-    return {model: found[f"outside {model}"] for model in models}
-
-
 def measured_again(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What is measured, once more if the robots themselves were late; never because of the answer.
 
@@ -280,7 +275,7 @@ def _here(fleet: str, seed: int, found: Found, folder: Path) -> Path:
     """The profile of a stranger that this computer plays: with the hand-over between launches."""
     path = folder / f"{fleet}-{seed}-here.json"
     profile = json.loads(_profiled(fleet, seed, folder).read_text(encoding="utf-8"))
-    outside = outside_by_model(FLEETS[fleet].models, found)
+    outside = outside_by_model(found, FLEETS[fleet].models)
     here = with_handover(profile, fmean(of["handover_ms"] for of in outside.values()))
     path.write_text(json.dumps(here), encoding="utf-8")
     return path

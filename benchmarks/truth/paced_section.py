@@ -22,6 +22,7 @@ __all__ = [
     "claims_of",
     "knee_of",
     "measured_of",
+    "outside_by_model",
     "rows_of",
     "section_of",
 ]
@@ -30,6 +31,7 @@ TARGET = 0.98
 """Attainment that a population must reach."""
 TITLES = {"pi0": "pi0", "smolvla": "SmolVLA", "mix": "pi0 and SmolVLA"}
 FIVE_MINUTES = 300.0
+_OUTSIDE = ("up_ms", "down_ms", "allowance_ms", "handover_ms", "spread", "p99_up_and_down_ms")
 _ROUNDING = 1e-9
 _BUSY = 0.7
 """Of a core: a process that uses more makes its robots wait."""
@@ -245,8 +247,21 @@ def _told(found: Found, rows: Sequence[Row]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def outside_by_model(found: Found, models: Sequence[str]) -> dict[str, dict[str, float]]:
+    """What was measured of each model's requests outside the device: medians over the rounds."""
+    rounds = {
+        model: [it for key, it in found.items() if key.startswith(f"outside {model}, round ")]
+        for model in models
+    }
+    return {
+        model: {key: median(it[key] for it in cells) for key in _OUTSIDE}
+        for model, cells in rounds.items()
+        if cells
+    }
+
+
 def _outside(found: Found) -> Iterator[str]:
-    outside = [(k.removeprefix("outside "), v) for k, v in found.items() if k.startswith("outside")]
+    outside = outside_by_model(found, [*TITLES]).items()
     if outside:
         said = ", ".join(
             f"{TITLES.get(fleet, fleet)} {it['up_ms']:.1f}, {it['down_ms']:.1f} and"
@@ -254,21 +269,18 @@ def _outside(found: Found) -> Iterator[str]:
             for fleet, it in outside
         )
         yield (
-            "The computer's own part, medians with about as many robots as a knee has, which every"
+            "The computer's own part, medians over the rounds, which every"
             " plan reckons with: a request's way in and out (sockets, decoding, the link), and the"
             f" hand-over from one launch to the next: {said}."
         )
         tails = ", ".join(
-            f"{TITLES.get(fleet, fleet)} {it['p99_up_and_down_ms']:.0f} ms"
-            for fleet, it in outside
-            if "p99_up_and_down_ms" in it
+            f"{TITLES.get(fleet, fleet)} {it['p99_up_and_down_ms']:.0f} ms" for fleet, it in outside
         )
-        if tails:
-            yield (
-                "The 99th percentiles of the parts of the way in and out add up to more, the stalls"
-                f" of a computer that plays robots, server and GPU at once: {tails}. Plans reckon"
-                " with medians, so a slo that leaves few milliseconds loses what they call met."
-            )
+        yield (
+            "The 99th percentiles of the parts of the way in and out add up to more, the stalls of"
+            f" a computer that plays robots, server and GPU at once: {tails}. Plans reckon with"
+            " medians, so a slo that leaves few milliseconds loses what they call met."
+        )
 
 
 def _cpu(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:

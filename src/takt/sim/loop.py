@@ -29,7 +29,7 @@ from takt.core.trace import Setup
 from takt.errors import UsageError
 from takt.session.timing import Declared, resolve_timing
 from takt.sim.fleet import Fleet
-from takt.sim.network import CHUNK_BYTES, Network
+from takt.sim.network import CHUNK_BYTES, Way
 from takt.sim.robot import Ask, SimulatedRobot
 from takt.units import SECOND, Nanos
 
@@ -241,23 +241,11 @@ class _Device:
         self._agenda.add_last(self._decide)
 
 
-class _Way:
-    """A network, with the robots that use it."""
-
-    __slots__ = ("allowance", "network", "num_sending")
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.allowance = network.allowance()
-        self.num_sending = 0
-        """Observations on their way: so many robots share the air."""
-
-
 class _Terms(NamedTuple):
-    """What a group's robots are served by."""
+    """What a group's robots are promised, and what lies between them and the server."""
 
     slo: Nanos
-    way: _Way
+    way: Way
 
 
 @dataclass(slots=True)
@@ -300,10 +288,10 @@ class _Loop:
             for group in fleet.robots
             for number in range(group.count)
         ]
-        way = _Way(fleet.network)
+        way = Way(fleet.network)
         self._terms = {
             group.name: _Terms(
-                fleet.model(group).slo, way if group.network is None else _Way(group.network)
+                fleet.model(group).slo, way if group.network is None else Way(group.network)
             )
             for group in fleet.robots
         }

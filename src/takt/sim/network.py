@@ -26,6 +26,7 @@ __all__ = [
     "Encoding",
     "LogNormalNetwork",
     "Network",
+    "Way",
     "Wifi7Network",
     "observation_bytes",
 ]
@@ -66,6 +67,23 @@ class Network(Protocol):
         20 000 draws of a fixed seed.
         """
         ...
+
+
+class Way:
+    """A network, and how many observations are on their way through it.
+
+    Args:
+        network: The network.
+    """
+
+    __slots__ = ("allowance", "network", "num_sending")
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.allowance = network.allowance()
+        """The network allowance."""
+        self.num_sending = 0
+        """Robots that share the air."""
 
 
 def observation_bytes(num_cameras: int, encoding: Encoding) -> int:

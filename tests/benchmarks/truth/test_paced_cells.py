@@ -16,10 +16,10 @@ def test_before_there_is_a_plan_no_population_is_measured() -> None:
 
 
 def test_every_model_of_a_fleet_is_measured_outside_the_device_on_a_gpu_of_its_own() -> None:
-    measured = [key.removeprefix("outside ") for key in keys({}) if key.startswith("outside")]
+    measured = {key.split()[1].strip(",") for key in keys({}) if key.startswith("outside")}
 
     for fleet in FLEETS.values():
-        assert {*fleet.models} <= {*measured} <= {*FLEETS}
+        assert {*fleet.models} <= measured <= {*FLEETS}
 
 
 def test_contestants_take_turns() -> None:

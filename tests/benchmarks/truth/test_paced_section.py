@@ -36,11 +36,24 @@ def cell(*, attainment: float) -> dict[str, Any]:
     }
 
 
+def outside(up_ms: float) -> dict[str, float]:
+    return {
+        "up_ms": up_ms,
+        "down_ms": 0.46,
+        "allowance_ms": 1.5,
+        "handover_ms": 0.3,
+        "spread": 0.031,
+        "p99_up_and_down_ms": 9.0,
+    }
+
+
 def found(knees: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     """Plans and populations around the measured knee, by formation."""
     cells: dict[str, Any] = {
         "profile smolvla, stranger 1": {"device_s": 53.0},
-        "outside smolvla": {"up_ms": 2.04, "down_ms": 0.46, "handover_ms": 0.3, "spread": 0.031},
+        "outside smolvla, round 1": outside(2.04),
+        "outside smolvla, round 2": outside(9.0),
+        "outside smolvla, round 3": outside(2.0),
     }
     for formation, (predicted, knee) in knees.items():
         cells[f"plan smolvla, stranger 1, {formation}"] = planned(predicted, formation)
