@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.benching.made import epoch, run
+from tests.cli.benching.made import GONE, epoch, run
 
 from takt.cli.benching.sender import Epoch, Progress, Sent
 from takt.cli.drive import Drive
@@ -130,6 +130,37 @@ def test_requests_and_a_picture_are_written(
         assert len(list(csv.DictReader(file))) == 300
     assert plot.read_bytes().startswith(b"<?xml")
     assert "1 robot holds 98.00%" in capsys.readouterr().out
+
+
+def test_a_server_that_is_gone_ends_the_run_after_that_epoch_with_its_figures(
+    fakes: FakeSenders, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fakes.epochs = [GOOD, (5,) * 30 + (GONE,) * 30]
+    table = tmp_path / "requests.csv"
+
+    assert bench("--json", "--csv", str(table)) == 1
+
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["issued"], found["outcomes"]["served"], found["attainment"]) == (120, 90, 0.75)
+    assert (len(found["epochs"]), found["stopped_early"], found["broken_off"]) == (2, False, False)
+    assert "went away 3.0 s into epoch 2 for 1 of 1 robots and did not come back by the end" in err
+    assert err.endswith("\ntakt: the server was gone when the run ended\n")
+    with table.open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 120
+
+
+def test_a_server_that_comes_back_is_measured_on_and_that_it_was_away_is_said(
+    fakes: FakeSenders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fakes.epochs = [GOOD, (5,) * 20 + (GONE,) * 20 + (5,) * 20]
+
+    assert bench() == 0
+
+    out, err = capsys.readouterr()
+    assert len(fakes.orders) == 5
+    assert "went away 2.0 s into epoch 2 for 1 of 1 robots and came back" in out
+    assert err == ""
 
 
 @pytest.mark.usefixtures("signals_are_heeded")

@@ -1,10 +1,18 @@
 import importlib.util
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import tyro
+from tests.cli.driving.fakes import answer, robot
 
 from takt.cli.demo import Demo
+from takt.cli.drive import Drive
+from takt.cli.driving.figures import figures_of
+from takt.cli.driving.outage import server_away_in
 from takt.cli.main import main
+from takt.units import ms
 
 
 def test_the_demo_needs_no_options() -> None:
@@ -40,3 +48,27 @@ def test_an_architecture_without_a_paced_device_is_refused(
     assert main(["demo", "--robots", "pi0=2"]) == 1
 
     assert "no model 'pi0'; there are: echo, mini; --paced GPU" in capsys.readouterr().err
+
+
+def test_a_demo_whose_server_goes_away_says_so_beside_its_figures_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asker = robot(end=ms(200))
+    asker.answered(asker.ask(0), answer(), ms(5), is_own=None)
+    asker.failed(asker.ask(ms(100)), "closed", "closed", ms(101), is_lost=True)
+    asker.finish(ms(200))
+    away = server_away_in([asker], start=0)
+    figures = figures_of([asker], duration=ms(200), seed=0, server_away=away)
+
+    @contextmanager
+    def serving(options: list[str]) -> Generator[SimpleNamespace, None, None]:
+        yield SimpleNamespace(wait_until_ready=lambda timeout: "somewhere:1", events=[])
+
+    monkeypatch.setattr("takt.cli.demo.serving", serving)
+    monkeypatch.setattr(Drive, "drive", lambda self, console: figures)
+
+    assert main(["demo", "--model", "echo"]) == 1
+
+    out, err = capsys.readouterr()
+    assert "the server went away 0.1 s into the run for 1 of 1 robots and did not come back" in out
+    assert err == "takt: the server was gone when the run ended\n"

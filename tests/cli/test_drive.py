@@ -182,6 +182,8 @@ def test_a_run_prints_figures_as_json_and_nothing_else(
     out, err = capsys.readouterr()
     assert status == 1
     assert json.loads(out)["errors"] == {"closed": 1}
+    assert json.loads(out)["server_away"]["for_good"] is True
+    assert "for 1 of 1 robots and did not come back by the end" in err
     assert "takt: nothing was served: 1 closed" in err
 
 

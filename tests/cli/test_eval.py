@@ -9,7 +9,9 @@ from rich.console import Console
 
 from takt.cli.eval import Eval
 from takt.cli.main import main
-from takt.errors import ConfigError, UsageError
+from takt.client.answer import Answer
+from takt.client.errors import ConnectionLostError
+from takt.errors import ConfigError, RefusedError, UsageError
 
 ENV = "metaworld:drawer-open-v3"
 
@@ -136,3 +138,64 @@ def test_a_task_without_usual_words_takes_an_instruction() -> None:
 def test_numbers_that_execute_nothing_are_refused() -> None:
     with pytest.raises(ConfigError, match="--max-steps"):
         Eval(env=ENV, in_process=True, max_steps=0).check()
+
+
+class Served:
+    """A connection that answers so often, and then raises."""
+
+    spec = None
+
+    def __init__(self, answers: int, ending: Exception) -> None:
+        self._answers = [Answer(actions=np.zeros((16, 4)), round_trip=1)] * answers
+        self._ending = ending
+
+    def __enter__(self) -> "Served":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def infer(self, observation: Mapping[str, object]) -> Answer:
+        if not self._answers:
+            raise self._ending
+        return self._answers.pop()
+
+
+GONE = ConnectionLostError("here:1 ended the connection", code="closed")
+BUSY = RefusedError("no more today", code="busy")
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        (GONE, "the server went away in episode 3 of 4: here:1 ended the connection"),
+        (BUSY, "no chunk came in episode 3 of 4: no more today"),
+    ],
+)
+def test_a_server_that_goes_away_costs_no_episode_that_came_to_its_end(
+    ending: Exception,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # The first episode takes one chunk; the second, never solved, all its 20 steps of them.
+    monkeypatch.setattr("takt.cli.eval.connect", lambda *_, **__: Served(3, ending))
+    options = ["--server", "here:1", "--episodes", "4", "--max-steps", "20", "--json"]
+
+    assert main(["eval", "--env", ENV, *options]) == 1
+
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert (told["episodes"], told["solved"], told["unsolved"]) == (2, 1, [1])
+    assert told["ended_by"] == said
+    assert err.endswith(f"takt: {said}\n")
+
+
+def test_a_server_that_goes_away_in_the_first_episode_leaves_nothing_to_tell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("takt.cli.eval.connect", lambda *_, **__: Served(0, GONE))
+
+    assert main(["eval", "--env", ENV, "--server", "here:1", "--json"]) == 1
+
+    assert capsys.readouterr() == ("", f"takt: {GONE}\n")

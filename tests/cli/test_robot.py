@@ -81,6 +81,7 @@ class Server:
         self.dialled.append({"address": address, **options})
         connection: Any = FakeConnection(self._ask)
         connection.model, connection.spec = "mini", self.spec
+        connection.takes_leftovers, connection.model_digest = False, None
         self.connections.append(connection)
         return connection
 
@@ -240,6 +241,25 @@ def test_several_episodes_have_a_log_each_and_one_trace(tmp_path: Path) -> None:
     assert lines[-2]["action"] == [0.5] * 4
 
 
+@pytest.mark.parametrize("name", ["run-0.jsonl", "run-1.jsonl", "link.jsonl"])
+def test_a_log_that_gets_a_number_is_not_the_trace(
+    tmp_path: Path, server: Server, name: str
+) -> None:
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "run-1.jsonl")
+
+    with pytest.raises(UsageError, match=rf"^--trace .*{name}: is the file of --log; give another"):
+        driven(episodes=2, log=tmp_path / "run.jsonl", trace=tmp_path / name)
+
+    assert not server.dialled
+    assert [path.name for path in tmp_path.iterdir()] == ["link.jsonl"]
+
+
+def test_the_name_that_logs_are_named_after_is_free_for_the_trace(tmp_path: Path) -> None:
+    driven(episodes=2, log=tmp_path / "run.jsonl", trace=tmp_path / "run.jsonl")
+
+    assert len([*tmp_path.iterdir()]) == 3
+
+
 def test_a_full_disk_ends_the_trace_and_every_episode_is_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -366,6 +386,7 @@ def test_a_signal_before_anything_was_run_ends_it_without_figures(
         ({"g": float("nan")}, ConfigError, "--g"),
         ({"control_hz": 0.0}, ConfigError, "--control-hz"),
         ({"control_hz": float("inf")}, ConfigError, "--control-hz"),
+        ({"strip": Path("strip.txt")}, ConfigError, "--strip strip.txt: expected a name that ends"),
     ],
 )
 def test_impossible_options_are_refused_before_anything_is_opened(
@@ -376,3 +397,29 @@ def test_impossible_options_are_refused_before_anything_is_opened(
 
     assert not Door.opened
     assert not server.dialled
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_server_that_is_gone_at_the_end_fails_the_run_after_its_figures(
+    as_json: bool,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def connect(address: str, **options: Any) -> FakeConnection:  # noqa: ANN401
+        if len(server.dialled) >= 2:
+            raise ConnectionLostError("no server", code="unreachable")
+        return server.connect(address, **options)
+
+    monkeypatch.setattr("takt.cli.robot.connect", connect)
+    arguments = ["robot", "--env", ENV, "--server", "here:1", "--control-hz", "200"]
+    more = ["--episodes", "2", "--max-steps", "30", *(["--json"] if as_json else [])]
+
+    assert main([*arguments, *more]) == 1
+
+    out, err = capsys.readouterr()
+    said = "s into the run for 1 of 1 robots and did not come back by the end"
+    assert said in (err if as_json else out)
+    assert err.endswith("takt: the server was gone when the run ended\n")
+    if as_json:
+        assert json.loads(out)["server_away"]["for_good"] is True

@@ -1,11 +1,13 @@
 """What would only end a child is refused before there is one."""
 
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.hardware.test_measured import PROFILE
 
 from takt.cli.serve import Serve
 from takt.cli.serve_checks import (
@@ -60,15 +62,26 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (device,) = plan_of("echo").devices
-    check_profile(device)
+    check_profile(device, None)
 
-    with pytest.raises(ConfigError, match=r"no\.json: cannot be read"):
-        check_profile(replace(device, profile_path=str(tmp_path / "no.json")))
+    with pytest.raises(ConfigError, match=r"^--profile .*no\.json: cannot be read"):
+        check_profile(replace(device, profile_path=str(tmp_path / "no.json")), None)
+
+
+def test_a_profile_without_a_model_is_named_with_what_names_it(tmp_path: Path) -> None:
+    (device,) = plan_of("echo").devices
+    path = tmp_path / "cpu.json"
+    PROFILE.write(path)
+
+    for fleet, named in ((None, "--profile"), (Path("a.yaml"), "--fleet a.yaml: devices.0:")):
+        said = f"{named} {path}: the profile has no model 'echo'; it has: fold"
+        with pytest.raises(ConfigError, match=f"^{re.escape(said)}$"):
+            check_profile(replace(device, profile_path=str(path)), fleet)
 
 
 def test_traces_of_several_devices_are_no_file_that_the_server_reads(tmp_path: Path) -> None:
     profile = tmp_path / "run-right.jsonl"
-    profile.write_text("times")
+    profile.touch()
     (device,) = Serve(model=("pi0",), paced="h100").plan().devices
     devices = tuple(
         replace(device, name=name, trace_path=str(tmp_path / f"run-{name}.jsonl"))

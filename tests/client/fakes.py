@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from takt.client.answer import Answer
+from takt.client.leftover import Leftover
 from takt.testing import ManualClock
 from takt.units import MILLISECOND, Nanos
 from takt.wire.limits import Limits
@@ -76,8 +77,10 @@ class FakeConnection:
         *,
         due_in: Nanos | None = None,
         expires_in: Nanos | None = None,
+        leftover: Leftover | None = None,
     ) -> Answer:
-        self.asked.append({**observation, "due_in": due_in, "expires_in": expires_in})
+        offered = {} if leftover is None else {"leftover": leftover}
+        self.asked.append({**observation, "due_in": due_in, "expires_in": expires_in, **offered})
         return self._ask(observation)
 
     def close(self) -> None:

@@ -138,6 +138,10 @@ class Rig:
         self.latency = latency
         self.chunk = chunk
         self.is_cut = False
+        self.is_busy = False
+        """Nothing is sent for now."""
+        self.digest: str | None = None
+        """Of the model that answers, where it says so."""
         self.sent: list[Sent] = []
         self.changes: list[StateChange] = []
         self.asked: list[Asked] = []
@@ -186,7 +190,7 @@ class Rig:
         return self
 
     def _network(self) -> None:
-        if self._under_way is None:
+        if self._under_way is None and not self.is_busy:
             self._under_way = self.mailbox.take_request()
             if self._under_way is not None:
                 self.asked.append(self._under_way)
@@ -202,7 +206,9 @@ class Rig:
 
     def _answer(self, asked: Asked) -> Answer:
         options: dict[str, Any] = {"round_trip": self.latency, "server": self.latency // 2}
-        return Answer(actions=self.chunk(asked), **options)
+        if asked.leftover is not None:
+            options["chunking"] = "guided"
+        return Answer(actions=self.chunk(asked), model_digest=self.digest, **options)
 
 
 def values(rig: Rig) -> list[float]:

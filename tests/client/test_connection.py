@@ -163,6 +163,24 @@ def test_a_greeting_that_is_not_takts_names_nothing(metadata: dict[str, object])
     assert (connection.is_takt, connection.model, connection.spec) == (False, None, None)
 
 
+@pytest.mark.parametrize(
+    ("card", "takes"),
+    [
+        ({}, False),
+        ({"takes_leftovers": False}, False),
+        ({"takes_leftovers": True}, True),
+        ({"takes_leftovers": "no"}, False),
+    ],
+)
+def test_a_model_takes_leftovers_where_its_server_says_so(
+    card: dict[str, object], takes: bool
+) -> None:
+    connection = opened(ScriptedTransport(), {"takt": {"model": "fold", **card}})
+
+    assert connection.takes_leftovers is takes
+    assert not opened(ScriptedTransport(), {**card}).takes_leftovers
+
+
 def test_a_spec_of_a_later_version_does_not_keep_a_robot_from_asking() -> None:
     connection = opened(ScriptedTransport(reply(chunk())), {"takt": {"spec": {"gesture": "new"}}})
 

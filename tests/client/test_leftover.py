@@ -100,6 +100,7 @@ def test_an_answer_says_what_became_of_a_leftover_and_which_model_made_it() -> N
 
     assert (first.model_digest, first.chunking) == ("sha256:one", None)
     assert (second.model_digest, second.chunking) == ("sha256:two", "guided")
+    assert [first.is_guided, second.is_guided] == [False, True]
 
 
 def test_a_stock_server_is_not_asked_to_continue_anything() -> None:

@@ -35,6 +35,7 @@ def test_settings_in_words_name_the_limits_that_protect_the_robot() -> None:
     assert words["t_hold_ms"] == 500
     assert words["max_action_age_ms"] == 2000
     assert words["merge"] == "function"
+    assert words["leftovers"] is True
     assert words["guard"] == "none"
 
 

@@ -109,6 +109,14 @@ def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
         PROFILE.write(tmp_path / "none" / "cpu.json")
 
 
+def test_an_empty_file_is_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    path.write_bytes(b"")
+
+    with pytest.raises(ConfigError, match=r"cpu\.json: the file is empty; expected a profile"):
+        MeasuredProfile.read(path)
+
+
 def test_a_full_disk_leaves_the_profile_that_was_there(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     PROFILE.write(path)

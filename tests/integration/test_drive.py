@@ -117,14 +117,16 @@ def test_a_server_that_vanishes_is_counted_until_the_end(
 
     closer = threading.Thread(target=close)
     closer.start()
-    status, figures, _ = drive(capsys, address, "--seconds", "2", "--robots", "3")
+    status, figures, err = drive(capsys, address, "--seconds", "2", "--robots", "3")
     closer.join()
 
-    assert status == 0
+    assert status == 1
     assert figures["issued"] == 120
     assert figures["attainment"] <= 9 / 120
     assert figures["errors"]["unreachable"] > 0
     assert sum(figures["errors"].values()) == 120 - figures["outcomes"]["served"]
+    assert figures["server_away"]["robots"] == 3
+    assert "did not come back by the end" in err
 
 
 @pytest.fixture(scope="module")

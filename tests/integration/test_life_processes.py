@@ -4,6 +4,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.life import (
@@ -19,7 +20,8 @@ from tests.integration.life import (
 )
 from websockets.sync.client import ClientConnection
 
-from takt.errors import TaktError
+from takt.errors import ConfigError, TaktError
+from takt.runtime.trace_file import begin_trace
 from takt.wire.limits import Limits
 from takt.wire.openpi import decode_reply
 
@@ -136,6 +138,27 @@ def test_children_of_a_dead_supervisor_answer_what_is_under_way_and_exit() -> No
         for child in children:
             assert select.select([child], [], [], TIMEOUT_S)[0]
             os.close(child)
+
+
+def test_a_trace_is_its_workers_until_the_last_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with serving(*UNHURRIED, "--trace", str(path)) as server:
+        pid = server.pid("worker-0")
+        said = rf"another server \(process {pid}\) still writes it"
+        worker = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            server.process.kill()
+            server.process.wait(TIMEOUT_S)
+
+            with pytest.raises(ConfigError, match=said):
+                begin_trace(str(path))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert select.select([worker], [], [], TIMEOUT_S)[0]
+        os.close(worker)
+
+        os.close(begin_trace(str(path)))
 
 
 def test_sigterm_answers_what_is_under_way_and_leaves_no_process() -> None:

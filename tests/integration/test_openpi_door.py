@@ -92,6 +92,7 @@ def test_the_server_greets_with_the_models_card(server: GatewayServer) -> None:
     assert isinstance(card, dict)
     assert (card["model"], card["models"], card["slo_ms"]) == ("echo", ["echo"], 30_000.0)
     assert spec_from_plain(card["spec"]).action.execution_horizon == 50
+    assert card["takes_leftovers"] is False
 
 
 def test_a_stock_client_gets_what_a_stock_server_would_send(client: ClientConnection) -> None:

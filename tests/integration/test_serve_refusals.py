@@ -95,14 +95,17 @@ def test_a_program_that_started_it_is_told_the_reason_too(taken: int) -> None:
 def test_a_trace_that_another_server_writes_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     held = begin_trace(str(path))
-    path.write_text("recorded\n")
+    path.write_text('{"takt_trace":1}\n')
     try:
         said = refused(*ECHO, "--trace", str(path))
     finally:
         os.close(held)
 
-    assert said == [f"takt: --trace {path}: another server writes it; give another file"]
-    assert path.read_text() == "recorded\n"
+    assert said == [
+        f"takt: --trace {path}: another server (process {os.getpid()}) still writes it; one that"
+        " was stopped does so for some seconds: try again, or give another file"
+    ]
+    assert path.read_text() == '{"takt_trace":1}\n'
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,8 @@ def test_a_trace_that_another_server_writes_is_one_line(tmp_path: Path) -> None:
         (("--lerobot", "0", "--allow-from", "x"), "--allow-from 'x'"),
         (("--lerobot", "0", "--state-dir", "/dev/null"), "--state-dir /dev/null"),
         (("--horizon", "0"), "horizon must lie in 1..1000, got 0"),
-        (("--model-root", "/nope", "--model", "b=../x"), "must be relative and without '..'"),
+        (("--model-root", "/nope"), "--model-root /nope: no such folder"),
+        (("--model-root", "/", "--model", "b=../x"), "must be relative and without '..'"),
     ],
 )
 def test_every_other_reason_is_said_once_and_last(options: tuple[str, ...], why: str) -> None:

@@ -8,6 +8,8 @@ from takt.errors import ConfigError
 from takt.policies.catalog import KNOWN_POLICIES, open_policy
 from takt.policies.mini.checkpoint import SHIPPED
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "policies"
+
 
 @pytest.mark.parametrize("policy", KNOWN_POLICIES)
 def test_every_known_policy_opens_under_its_own_or_another_name(policy: str) -> None:
@@ -44,6 +46,20 @@ def test_a_directory_without_a_card_we_know_is_refused(
 
     with pytest.raises(ConfigError, match=said):
         open_policy(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("policy", "takes"),
+    [
+        ("echo", False),
+        ("mini", False),
+        ("paced:pi0", False),
+        (str(GOLDEN / "pi0_relative" / "checkpoint"), True),
+        (str(GOLDEN / "smolvla" / "checkpoint"), True),
+    ],
+)
+def test_checkpoints_of_lerobot_take_leftovers_and_no_others(policy: str, takes: bool) -> None:
+    assert open_policy(policy).takes_leftovers is takes
 
 
 def test_an_option_the_policy_has_not_is_refused_by_name() -> None:

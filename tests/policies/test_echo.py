@@ -163,13 +163,15 @@ def test_a_strict_spec_makes_it_check_like_a_real_policy(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["{", '{"state_dim": "2"}', '{"state": 2}', '{"state_dim": 5000}', "[]"]
+    "text",
+    ["", "{", '{"state_dim": "2"}', '{"state": 2}', '{"state_dim": 5000}', "[]", "[" * 100_000],
+    ids=lambda text: text[:20],
 )
 def test_a_strict_spec_that_says_nothing_sensible_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "spec.json"
     file.write_text(text)
 
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=f"^{file}: "):
         open_policy("echo", options={"strict_spec": file})
 
 

@@ -103,6 +103,21 @@ def test_a_leftover_is_padded_and_the_horizon_cut_to_it() -> None:
     assert made.chunking.frozen_steps == 2
 
 
+def test_a_chunk_that_comes_when_all_of_the_last_one_is_executed_is_guided_too() -> None:
+    made = guided_chunking(
+        Leftover(np.ones((10, 4), np.float32), "d"),
+        digest="d",
+        delay=10,
+        execution_horizon=10,
+        horizon=10,
+        model_action_dim=6,
+    )
+
+    assert made.chunking is not None
+    made.chunking.check(10, 6)
+    assert made.chunking.frozen_steps == 9
+
+
 def test_the_leftover_of_another_model_is_not_used_and_the_answer_says_why() -> None:
     made = guided_chunking(
         Leftover(np.ones((5, 4), np.float32), "other"),

@@ -92,6 +92,19 @@ def test_ticks_before_the_first_chunk_are_starved() -> None:
     assert (queue.starved_ticks, queue.next_timestep, queue.fill) == (3, 0, 0.0)
 
 
+def test_the_plan_being_executed_is_there_until_nothing_is_left_of_it() -> None:
+    queue = queue_of((0, "abc"))
+    queue.advance(2)
+
+    plan = queue.queued
+    assert plan is not None
+    assert (plan.first_timestep, plan.actions) == (0, "abc")
+
+    queue.advance(1)
+    assert queue.queued is None
+    assert queue_of().queued is None
+
+
 def test_fill_is_measured_against_the_longest_chunk_so_far() -> None:
     queue = queue_of((0, range(20)), (0, range(10)))
     queue.advance(5)

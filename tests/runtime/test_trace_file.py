@@ -93,7 +93,7 @@ def test_a_trace_belongs_to_one_server_until_its_last_process_is_gone(tmp_path: 
     path.write_text("one\n")
 
     for last in (server, worker):
-        with pytest.raises(ConfigError, match=f"^{path}: another server writes it"):
+        with pytest.raises(ConfigError, match=f"^{path}: another server still writes it"):
             begin_trace(str(path))
         assert path.read_text() == "one\n"
         os.close(last)

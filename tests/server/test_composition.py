@@ -113,7 +113,7 @@ def test_a_second_server_does_not_touch_the_trace_of_the_first(tmp_path: Path) -
     with composed(traced(path)):
         path.write_text("recorded\n")
 
-        with pytest.raises(ConfigError, match=f"^--trace {path}: another server writes it"):
+        with pytest.raises(ConfigError, match=f"^--trace {path}: another server still writes it"):
             Composition.of(traced(path))
 
         assert path.read_text() == "recorded\n"
@@ -129,7 +129,7 @@ def test_a_worker_that_outlives_its_supervisor_keeps_its_trace(tmp_path: Path) -
         assert held in composition.workers[0].inherited
         worker = os.dup(held)
 
-    with pytest.raises(ConfigError, match="another server writes it"):
+    with pytest.raises(ConfigError, match="another server still writes it"):
         Composition.of(traced(path))
     os.close(worker)
 
@@ -138,7 +138,7 @@ def test_two_devices_do_not_share_a_trace(tmp_path: Path) -> None:
     path = str(tmp_path / "run.jsonl")
     devices = tuple(replace(gpu(name, PI0), trace_path=path) for name in ("left", "right"))
 
-    with pytest.raises(ConfigError, match="another server writes it"):
+    with pytest.raises(ConfigError, match="another server still writes it"):
         Composition.of(ServerPlan(devices=devices, gateways=(gateway("0", "left", "right"),)))
 
 

@@ -160,14 +160,16 @@ def test_a_profile_may_lie_in_a_file_of_its_own(tmp_path: Path) -> None:
 def test_a_profile_that_is_not_there_is_refused_by_its_own_path(tmp_path: Path) -> None:
     message = refusal(tmp_path, changed("profiles.gpu", "nowhere.yaml"))
 
-    assert message == f"{tmp_path / 'nowhere.yaml'}: no such file"
+    assert message == f"profiles.gpu: {tmp_path / 'nowhere.yaml'}: no such file"
 
 
 def test_a_mistake_in_a_profile_of_its_own_is_placed_in_that_file(tmp_path: Path) -> None:
     path = tmp_path / "gpu.yaml"
     path.write_text(yaml.safe_dump({**PROFILE, "unit": 3}), encoding="utf-8")
 
-    assert refusal(tmp_path, changed("profiles.gpu", "gpu.yaml")) == f"{path}: unit: unknown key"
+    message = refusal(tmp_path, changed("profiles.gpu", "gpu.yaml"))
+
+    assert message == f"profiles.gpu: {path}: unit: unknown key"
 
 
 @pytest.mark.parametrize(

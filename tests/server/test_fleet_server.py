@@ -186,3 +186,11 @@ def test_with_model_roots_a_policy_is_a_path_inside_them(tmp_path: Path) -> None
     for outside in ("../fleet.yaml", "/etc", "https://hub/fold"):
         what["models"]["fold"]["policy"] = outside
         assert "model " in refusal(tmp_path, what)
+
+
+def test_model_roots_are_folders_also_where_no_policy_is_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    for root, why in (("none", "no such folder"), ("file", "is no folder")):
+        said = refusal(tmp_path, {**content(), "model_roots": [".", root]})
+        assert said == f"model_roots: {tmp_path / root}: {why}"

@@ -152,7 +152,7 @@ def test_what_must_not_be_is_refused_before_anybody_is_told(
 
 def test_a_model_outside_of_the_roots_is_refused_before_anybody_is_told(tmp_path: Path) -> None:
     outside = ServedModel(name="new", policy=str(tmp_path), options={"root": "/"})
-    roots = ModelRoots.of(["models"], tmp_path)
+    roots = ModelRoots.of(["."], tmp_path)
 
     async def fails(desk: ModelDesk) -> None:
         with pytest.raises(ConfigError, match="must be relative"):

@@ -1,5 +1,6 @@
 """A checkpoint is looked for inside the model roots, and nothing outside of them is read."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,39 @@ def test_what_lies_outside_of_the_roots_is_refused(policy: str, says: str, tmp_p
 
     with pytest.raises(ConfigError, match=says):
         roots.placed(policy.format(outside=secret), {}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("root", "why"),
+    [
+        ("none", "no such folder"),
+        ("none/deeper", "no such folder"),
+        ("file", "is no folder"),
+        ("circle", "no such folder"),
+        ("n" * 300, "no such folder"),
+    ],
+)
+def test_a_root_that_is_no_folder_is_refused(root: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "circle").symlink_to("circle")
+
+    with pytest.raises(ConfigError) as refused:
+        ModelRoots.of([".", root], tmp_path)
+
+    assert str(refused.value) == f"{tmp_path / root}: {why}"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may enter everything")
+def test_a_root_that_is_closed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(0o600)
+
+    with pytest.raises(ConfigError, match="closed: you may not enter this folder"):
+        ModelRoots.of(["closed"], tmp_path)
+
+
+def test_a_name_that_no_folder_can_have_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not found in the 1 configured"):
+        ModelRoots.of([tmp_path], tmp_path).placed("n" * 299, {}, tmp_path)
 
 
 def test_a_name_that_is_no_path_is_refused_in_one_line(tmp_path: Path) -> None:

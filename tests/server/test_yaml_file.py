@@ -95,7 +95,8 @@ def test_an_unknown_key_is_refused_with_its_whole_path(
         ),
         ("branches: {low: {leaves: {a: {times: {}}}}}", "branches.low.leaves.a.size: missing"),
         ("3: oak", "the key [3]: expected `str`"),
-        ("", "the file: expected `mapping`, got `null`"),
+        ("", "the file is empty"),
+        ("# nothing\n", "the file is empty"),
         ("- a\n- b", "the file: expected `mapping`, got `list`"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -22,11 +21,12 @@ from takt.cli.benching.verdict import is_clear
 from takt.cli.benching.words import show_bench
 from takt.cli.drive import Drive, count_robots
 from takt.cli.driving.figures import check_run
+from takt.cli.driving.live_table import print_figures
 from takt.cli.driving.robot import Deadline
 from takt.cli.driving.server_process import serving
 from takt.cli.interruption import Interruption
 from takt.cli.option_numbers import check_numbers
-from takt.cli.output_files import check_outputs
+from takt.cli.output_files import CSV, check_outputs
 from takt.cli.picture_file import check_picture
 from takt.errors import UsageError
 from takt.units import SECOND, Nanos, seconds
@@ -45,7 +45,9 @@ class Bench:
 
     Robots of several processes ask as 'takt drive' lets them, in epochs that differ by the robots'
     phases. Every request counts: a refusal, an error and silence are misses. It stops early when
-    the verdict is clear.
+    the verdict is clear, and after the epoch in which the server went away for good.
+
+    The exit status is that of 'takt drive'; whether the target is held does not change it.
     """
 
     server: str | None = None
@@ -94,7 +96,8 @@ class Bench:
         """Measure, and print what came out.
 
         Raises:
-            TaktError: The server cannot be asked at all, served nobody, or mixed up robots.
+            TaktError: The server cannot be asked at all, served nobody, mixed up robots, or went
+                away and did not come back.
             KeyboardInterrupt: A signal broke it off.
         """
         self._check()
@@ -124,7 +127,7 @@ class Bench:
                 f"--processes must lie in 1 to {_MOST_PROCESSES}, got {self.processes}"
             )
         check_picture("--plot", self.plot)
-        check_outputs([("--csv", self.csv), ("--plot", self.plot)], self.token_file)
+        check_outputs([("--csv", self.csv, CSV), ("--plot", self.plot)], self.token_file)
         address = "127.0.0.1" if self.server is None else self.server
         self._drive(address).check(address="--server")
 
@@ -150,7 +153,7 @@ class Bench:
             while len(epochs) < self.epochs:
                 epochs.append(self._epoch(sending, len(epochs), console))
                 self._say_epoch(epochs, console)  # what was said must not be lost by a signal
-                if self._is_clear(epochs):
+                if epochs[-1].is_server_gone or self._is_clear(epochs):
                     break
         return epochs
 
@@ -166,9 +169,10 @@ class Bench:
 
     def _say_epoch(self, epochs: list[EpochResult], console: Console) -> None:
         draw = epochs[-1].draw
+        away = "" if epochs[-1].server_away is None else "; the server went away"
         console.print(
             f"{self._title(len(epochs) - 1)}: {epochs[-1].issued} requests,"
-            f" attainment {draw.attainment:.2%}, worst robot {draw.worst_robot:.2%}",
+            f" attainment {draw.attainment:.2%}, worst robot {draw.worst_robot:.2%}{away}",
             highlight=False,
         )
 
@@ -188,10 +192,7 @@ class Bench:
             write_csv(epochs, self.csv)
         if self.plot is not None:
             plot_bench(epochs, figures, self.plot)
-        if self.json:
-            print(json.dumps(figures, indent=2))
-        else:
-            show_bench(figures, console)
+        print_figures(figures, console, as_json=self.json, show=show_bench)
         check_run(figures)
 
     def _drive(self, address: str) -> Drive:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import time
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from rich.console import Console
 
 from takt.cli.drive import Drive, count_robots
 from takt.cli.driving.figures import check_run
-from takt.cli.driving.live_table import show_figures
+from takt.cli.driving.live_table import print_figures, show_figures
 from takt.cli.driving.server_process import ServerProcess, serving
 from takt.cli.interruption import Interruption
 from takt.errors import ConfigError
@@ -63,7 +62,8 @@ class Demo:
         """Serve, drive, say how it went, and stop the server.
 
         Raises:
-            TaktError: The server did not start, served nobody, or mixed up robots.
+            TaktError: The server did not start, served nobody, mixed up robots, or went away
+                and did not come back.
             KeyboardInterrupt: A signal broke it off.
         """
         models = self._models()
@@ -85,10 +85,7 @@ class Demo:
     def _tell(self, figures: dict[str, Any], server: ServerProcess, console: Console) -> None:
         if self.paced is not None:
             figures = {**figures, "paced_device": self.paced, "paced_seed": self.paced_seed}
-        if self.json:
-            print(json.dumps(figures, indent=2))
-        else:
-            show_figures(figures, console)
+        print_figures(figures, console, as_json=self.json, show=show_figures)
         for event in server.events:
             if event.get("event") in _TROUBLE:
                 console.print(_TROUBLE[event["event"]].format_map(event), highlight=False)

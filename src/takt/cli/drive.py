@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from rich.console import Console
 from takt.cli.driving.crew import Crew, Plan
 from takt.cli.driving.episodes import Observing, episodes_of
 from takt.cli.driving.figures import check_run, figures_of
-from takt.cli.driving.live_table import LOOK_EVERY, Onlooker, show_figures
+from takt.cli.driving.live_table import LOOK_EVERY, Onlooker, print_figures, show_figures
+from takt.cli.driving.outage import server_away_in
 from takt.cli.driving.robot import Behaviour, Deadline
 from takt.cli.interruption import Interruption
 from takt.cli.option_numbers import check_numbers
@@ -51,6 +51,9 @@ class Drive:
     Each robot has a connection of its own, sends recorded camera images and states, and executes
     the chunks that come from a queue. Any openpi server will do; Takt's own also says what its
     models take and where the time went.
+
+    The exit status is 1 when nobody was served, a robot got a chunk of another one, or the server
+    went away and served nobody any more.
     """
 
     address: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ADDRESS")]
@@ -86,17 +89,15 @@ class Drive:
         """Run the robots and print what came out.
 
         Raises:
-            TaktError: The server cannot be asked at all, served nobody, or mixed up robots.
+            TaktError: The server cannot be asked at all, served nobody, mixed up robots, or went
+                away and did not come back.
             KeyboardInterrupt: A signal broke it off.
         """
         console = Console(stderr=self.json)
         with Interruption() as interruption:
             figures = self.drive(console)
             interruption.let_finish()
-            if self.json:
-                print(json.dumps(figures, indent=2))
-            else:
-                show_figures(figures, console)
+            print_figures(figures, console, as_json=self.json, show=show_figures)
             check_run(figures)
             interruption.raise_if_any()
 
@@ -120,7 +121,13 @@ class Drive:
         except KeyboardInterrupt:
             broken_off = True
         duration = min(clock(), crew.end) - crew.start
-        return figures_of(crew.robots, duration=duration, seed=self.seed, broken_off=broken_off)
+        return figures_of(
+            crew.robots,
+            duration=duration,
+            seed=self.seed,
+            broken_off=broken_off,
+            server_away=server_away_in(crew.robots, start=crew.start),
+        )
 
     def check(self, *, address: str = "ADDRESS") -> None:
         """Look at the options that can be judged without a server.

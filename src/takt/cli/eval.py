@@ -15,13 +15,14 @@ from rich.console import Console
 
 from takt.cli.evaluating.environments import EnvironmentChoice, chosen_environment
 from takt.cli.evaluating.in_process import InProcessPolicy
-from takt.cli.evaluating.recording import Recorder
+from takt.cli.evaluating.recording import Recorder, check_strip
 from takt.cli.evaluating.summary import sentence, summary_of
 from takt.cli.evaluating.view import EpisodeView
 from takt.cli.option_numbers import naming_flags
-from takt.cli.output_files import check_outputs
+from takt.cli.output_files import STEPS, check_outputs
 from takt.client.address import server_address
 from takt.client.connection import connect
+from takt.client.errors import ConnectionLostError
 from takt.client.rollout import (
     Ask,
     Environment,
@@ -30,11 +31,15 @@ from takt.client.rollout import (
     Moment,
     run_episode,
 )
-from takt.errors import UsageError
+from takt.errors import RefusedError, TaktError, UsageError
 from takt.policies.interface import Precision
 from takt.schema.spec import PolicySpec
 
-__all__ = ["Eval"]
+__all__ = ["Eval", "EvalEndedError"]
+
+
+class EvalEndedError(TaktError):
+    """The policy gave no more chunks, before the last episode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,7 @@ class Eval:
 
         Raises:
             TaktError: An option is impossible, something is not installed, or the server does not
-                answer.
+                answer, be it in the middle: what was printed is of the episodes before.
         """
         console = Console(stderr=self.json)
         figures = self.evaluate(console)
@@ -93,14 +98,21 @@ class Eval:
             print(json.dumps(figures, indent=1))
         else:
             console.print(f"{self.env}: {sentence(figures)}", highlight=False, soft_wrap=True)
+        if figures["ended_by"] is not None:
+            raise EvalEndedError(figures["ended_by"])
 
     def evaluate(self, console: Console) -> dict[str, Any]:
-        """Run the episodes; the figures of :mod:`takt.cli.evaluating.summary`, and the options."""
+        """Run the episodes.
+
+        Returns:
+            The figures of :mod:`takt.cli.evaluating.summary`, the options, and as ``ended_by`` what
+            ended the run before its last episode; None when nothing did.
+        """
         choice = self.check()
         simulation = choice.open(seed=self.seed, black_images=self.black_images)
         with contextlib.closing(simulation), self._policy() as (ask, spec):
             rules = EpisodeRules(max_steps=self.max_steps, execute=self._execute(spec))
-            results = self._episodes(simulation.environment, ask, rules, console)
+            results, ended_by = self._episodes(simulation.environment, ask, rules, console)
         return {
             "env": self.env,
             "instruction": choice.instruction,
@@ -111,6 +123,7 @@ class Eval:
             "max_steps": rules.max_steps,
             "execute": rules.execute,
             **summary_of(results),
+            "ended_by": ended_by,
         }
 
     def check(self) -> EnvironmentChoice:
@@ -130,24 +143,31 @@ class Eval:
         choice = chosen_environment(self.env, instruction=self.instruction, keys=self.key)
         with naming_flags("max_steps", "execute"):
             EpisodeRules(max_steps=self.max_steps, execute=self.execute)
-        check_outputs([("--trace", self.trace), ("--strip", self.strip)])
+        check_outputs([("--trace", self.trace, STEPS), ("--strip", self.strip)])
+        check_strip("--strip", self.strip)
         choice.check(episodes=self.episodes, max_steps=self.max_steps)
         return choice
 
     def _episodes(
         self, environment: Environment, ask: Ask, rules: EpisodeRules, console: Console
-    ) -> list[EpisodeResult]:
+    ) -> tuple[list[EpisodeResult], str | None]:
+        """Those that came to their end, and what kept the others from it."""
         results: list[EpisodeResult] = []
         view = EpisodeView(console, title=self.env, total=self.episodes)
         recorder = Recorder(trace=self.trace, strip=self.strip)
         with view.open(), recorder:
             for index in range(self.episodes):
                 look = _both(view.look, recorder.look)
-                result = run_episode(environment, ask, rules, index=index, look=look)
+                try:
+                    result = run_episode(environment, ask, rules, index=index, look=look)
+                except (ConnectionLostError, RefusedError) as error:
+                    if not results:
+                        raise
+                    return results, _why(error, f"episode {index + 1} of {self.episodes}")
                 results.append(result)
                 view.finished(result)
                 recorder.finished(result)
-        return results
+        return results, None
 
     @contextlib.contextmanager
     def _policy(self) -> Generator[tuple[Ask, PolicySpec | None], None, None]:
@@ -165,6 +185,11 @@ class Eval:
         if self.execute is not None or spec is None:
             return self.execute
         return spec.action.execution_horizon
+
+
+def _why(error: TaktError, place: str) -> str:
+    lost = isinstance(error, ConnectionLostError)
+    return f"{'the server went away' if lost else 'no chunk came'} in {place}: {error}"
 
 
 def _both(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import tyro
 
+from takt.cli.input_files import check_folder, check_tokenizer
 from takt.errors import ConfigError
 from takt.policies.interface import Placement, Precision
 
@@ -58,6 +59,8 @@ class Export:
         sizes = tuple(sorted(set(self.batch_sizes)))
         if sizes and not 1 <= sizes[0] <= sizes[-1] <= _MOST_ROWS:
             raise ConfigError(f"--batch-sizes: expected 1..{_MOST_ROWS}, got {self.batch_sizes}")
+        check_folder("--cache", self.cache)
+        check_tokenizer(self.tokenizer)
         from takt.policies.lerobot.opening import CheckpointOptions, export_entry, open_checkpoint
 
         options = CheckpointOptions(

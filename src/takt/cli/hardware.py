@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from takt.cli.output_files import check_outputs
 from takt.errors import ConfigError, InvariantError
 from takt.hardware.calibration import CALIBRATION, DEFAULT_STACK, RANGES, stack_named
 from takt.hardware.fitting import constants_of, fit, halves, ranges
@@ -95,6 +96,7 @@ class Hardware:
             raise ConfigError(f"--{modes[0]} shows everything; leave out --model and --device")
         if self.plot is not None and self.plot.suffix not in SUFFIXES:
             raise ConfigError(f"--plot {self.plot.name}: a plot ends in {' or '.join(SUFFIXES)}")
+        check_outputs([("--plot", self.plot)])
         stack_named(self.stack)
 
 

@@ -1,36 +1,83 @@
 """Refuses files that a command could not write, or by writing which it would destroy another.
 
+What is there already is replaced where it is an earlier file of the same kind. A kind is told by
+how its files begin, since a name says little: a profile and a timeline both end in ``.json``.
+Pictures are told by their suffix, which is checked where they are drawn.
+
 Looked at before work is done for them. How they are written is :mod:`takt.files`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from takt.errors import UsageError
 
-__all__ = ["check_named_after", "check_outputs"]
+__all__ = [
+    "CSV",
+    "LOG",
+    "PROFILE",
+    "STEPS",
+    "TIMELINE",
+    "TRACE",
+    "Kind",
+    "check_named_after",
+    "check_outputs",
+]
+
+_HEAD = 4096
+"""Bytes by which a kind is told."""
+_SHOWN = 40
 
 
-def check_outputs(outputs: Iterable[tuple[str, Path | None]], *inputs: Path | None) -> None:
+class Kind(NamedTuple):
+    """What a command writes into a file."""
+
+    name: str
+    begins: bytes
+    """How each such file begins, without the white space."""
+
+
+PROFILE = Kind("profile", b'{"header":{')
+TRACE = Kind("trace of a scheduler", b'{"takt_trace":')
+TIMELINE = Kind("timeline", b'{"displayTimeUnit":')
+LOG = Kind("episode log", b'{"event":"episode",')
+STEPS = Kind("trace of episodes", b'{"episode":')
+CSV = Kind("table of requests", b"epoch,seed,robot,")
+
+
+def check_outputs(
+    outputs: Iterable[tuple[str, Path | None] | tuple[str, Path | None, Kind]],
+    *inputs: Path | None,
+) -> None:
     """Refuse outputs that cannot be.
 
     Args:
-        outputs: Files to be written, each with the flag that it was given by.
+        outputs: Files to be written, each with the flag that it was given by and, unless it is a
+            picture, its kind.
         inputs: Files that the command reads.
 
     Raises:
-        UsageError: There is no such folder, it is a folder itself, it is also read, or it is
-            written twice; the message begins with the flag.
+        UsageError: There is no such folder, it is a folder itself, nobody may write there, it is
+            also read, it is written twice, or it holds something of another kind; the message
+            begins with the flag.
     """
-    taken = {path: "the file that is read" for path in inputs if path is not None}
-    for flag, path in outputs:
-        if path is not None:
-            _check_place(flag, path)
-            _check_free(flag, path, taken)
-            taken[path] = f"the file of {flag}"
+    taken = {_identity(path): "the file that is read" for path in inputs if path is not None}
+    for flag, path, *kinds in outputs:
+        if path is None:
+            continue
+        _check_place(flag, path)
+        if _holds_nothing(path):
+            continue
+        file = _identity(path)
+        if file in taken:
+            raise UsageError(f"{flag} {path}: is {taken[file]}; give another file")
+        taken[file] = f"the file of {flag}"
+        for kind in kinds:
+            _check_content(flag, path, kind)
 
 
 def check_named_after(flag: str, path: Path | None) -> None:
@@ -55,14 +102,24 @@ def _check_place(flag: str, path: Path) -> None:
         raise UsageError(f"{flag} {path}: is a folder; expected the name of a file")
     if not os.path.isdir(path.parent):
         raise UsageError(f"{flag} {path}: no folder {path.parent}")
+    if not os.access(path if os.path.exists(path) else path.parent, os.W_OK):
+        raise UsageError(f"{flag} {path}: you may not write there")
 
 
-def _check_free(flag: str, path: Path, taken: Mapping[Path, str]) -> None:
-    if _holds_nothing(path):
+def _check_content(flag: str, path: Path, kind: Kind) -> None:
+    """Refuse to replace what is not of this kind; a file that is empty or cut short may be."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:  # it is not there, or may be written alone
         return
-    for other, what in taken.items():
-        if _is_same(path, other):
-            raise UsageError(f"{flag} {path}: is {what}; give another file")
+    begins = b"".join(head.split())
+    if not begins.startswith(kind.begins) and not kind.begins.startswith(begins):
+        found = head.strip().partition(b"\n")[0][:_SHOWN].decode(errors="replace")
+        raise UsageError(
+            f"{flag} {path}: expected no file or an earlier {kind.name}, found one that begins"
+            f" with {found!r}"
+        )
 
 
 def _holds_nothing(path: Path) -> bool:
@@ -70,8 +127,10 @@ def _holds_nothing(path: Path) -> bool:
     return os.path.exists(path) and not os.path.isfile(path)
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _identity(path: Path) -> object:
+    """Equal for two names of one file."""
     try:
-        return one.samefile(other)
-    except OSError:  # one of them is not there yet
-        return os.path.realpath(one) == os.path.realpath(other)
+        found = os.stat(path)
+    except OSError:  # it is not there yet
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino

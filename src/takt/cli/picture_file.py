@@ -12,6 +12,7 @@ Start reading at :func:`picture`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -44,7 +45,7 @@ def check_picture(flag: str, path: Path | None) -> None:
         return
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"{flag} {path}: a plot ends in {' or '.join(_SUFFIXES)}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):  # where pathlib raises, of a closed folder, it says no
         raise ConfigError(f"{flag} {path}: no folder {path.parent}")
     if find_spec("matplotlib") is None:
         raise ConfigError(f"{flag} needs matplotlib; install: pip install 'takt-serve[plot]'")

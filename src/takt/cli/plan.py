@@ -15,6 +15,7 @@ import msgspec
 import tyro
 from rich.console import Console
 
+from takt.cli.input_files import named_by
 from takt.cli.option_numbers import check_numbers, naming_flags
 from takt.cli.plan_report import Answer, figures, show
 from takt.core.disciplines import DISCIPLINES
@@ -189,14 +190,14 @@ class Plan:
     def _known_models(self) -> tuple[str, ...]:
         if self.profile is None:
             return known_architectures()
-        return tuple(model.name for model in MeasuredProfile.read(self.profile).models)
+        return tuple(model.name for model in _profile(self.profile).models)
 
     # What is simulated
 
     def _fleets(self, asked: Mapping[str, int]) -> _Fleets:
         """The fleet in each shape, built once."""
         if self.profile is not None:
-            measured = MeasuredProfile.read(self.profile)
+            measured = _profile(self.profile)
             build: _Fleets = lambda shape: self._measured(shape, asked, measured)  # noqa: E731
         elif self.fleet is None:
             models = self._models(LARGEST, asked)
@@ -282,7 +283,7 @@ class Plan:
         gathering = {"on": True, "off": False, None: None}[self.gathering]
         if self.profile is not None:
             # What was not measured, replicas and single steps, is not among them.
-            measured = MeasuredProfile.read(self.profile)
+            measured = _profile(self.profile)
             here = shapes_here(measured.models, self.formation or "auto")
             return sound_shapes(_gathering(here, gathering), fleet_of), {}
         shapes = shapes_of(self.formation or "auto", gathering)
@@ -294,6 +295,11 @@ class Plan:
         if len(left_out) == len(kinds):
             raise ConfigError(next(iter(left_out.values())))
         return [shape for name, shape in kinds.items() if name not in left_out], left_out
+
+
+def _profile(path: Path) -> MeasuredProfile:
+    with named_by("--profile"):
+        return MeasuredProfile.read(path)
 
 
 def _line_by_line(console: Console) -> Callable[[str], None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from takt.cli.input_files import check_tokenizer
 from takt.cli.option_numbers import check_numbers
 from takt.errors import ConfigError
 from takt.policies.catalog import is_lerobot_checkpoint, open_policy
@@ -49,6 +50,7 @@ class Show:
         options = {} if self.tokenizer is None else {"tokenizer": self.tokenizer}
         if options and not is_lerobot_checkpoint(self.path):
             raise ConfigError(f"--tokenizer is for checkpoints of LeRobot, {self.path} is none")
+        check_tokenizer(self.tokenizer)
         spec = open_policy(str(self.path), options=options).spec
         if self.json:
             print(json.dumps(to_plain(spec), indent=2))

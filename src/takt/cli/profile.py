@@ -17,7 +17,7 @@ from rich.progress import Progress as ProgressBar
 from takt.cli.interruption import Interruption
 from takt.cli.named_values import by_name
 from takt.cli.option_numbers import naming_flags
-from takt.cli.output_files import check_outputs
+from takt.cli.output_files import PROFILE, check_outputs
 from takt.cli.picture_file import check_picture
 from takt.cli.profile_plot import plot_profile
 from takt.cli.profile_table import show_profile
@@ -133,7 +133,7 @@ class Profile:
         if not 0 < self.most_seconds <= 3600:  # noqa: PLR2004 - seconds of an hour
             raise ConfigError(f"--most-seconds must lie in 0 to 3600, got {self.most_seconds:g}")
         check_picture("--plot", self.plot)
-        check_outputs([("--out", self.out), ("--plot", self.plot)])
+        check_outputs([("--out", self.out, PROFILE), ("--plot", self.plot)])
         self._sent()
         with naming_flags("relative_error", "most_runs"):
             return Enough(

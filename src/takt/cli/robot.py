@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,15 @@ from typing import Any, Literal, TypeAlias
 import tyro
 from rich.console import Console
 
+from takt.cli.driving.outage import away_sentence, check_server
 from takt.cli.evaluating.asking import Meter, MeteredConnection
 from takt.cli.evaluating.environments import EnvironmentChoice, Simulation, chosen_environment
 from takt.cli.evaluating.realtime_summary import realtime_sentences, realtime_summary
 from takt.cli.evaluating.realtime_view import RealtimeView
-from takt.cli.evaluating.recording import Recorder
+from takt.cli.evaluating.recording import Recorder, check_strip
 from takt.cli.interruption import Interruption
 from takt.cli.option_numbers import check_numbers
-from takt.cli.output_files import check_named_after, check_outputs
+from takt.cli.output_files import LOG, STEPS, check_named_after, check_outputs
 from takt.client.address import server_address
 from takt.client.connection import connect
 from takt.client.episode_log import EpisodeLog
@@ -129,12 +131,16 @@ class DriveRobot:
             figures = self.drive(console, interruption)
             if self.json:
                 print(json.dumps(figures, indent=1))
+                away = away_sentence(figures)
+                if away is not None:
+                    console.print(away, markup=False, highlight=False, soft_wrap=True)
             else:
                 for line in realtime_sentences(figures):
                     console.print(line, markup=False, highlight=False, soft_wrap=True)
             interruption.raise_if_any()
         if not figures["executed"]:
             raise UsageError(f"no action was executed: {figures['last_failure'] or 'none came'}")
+        check_server(figures)
 
     def drive(self, console: Console, interruption: Interruption) -> dict[str, Any]:
         """Run the episodes; the figures of :mod:`takt.cli.evaluating.realtime_summary`, and the
@@ -191,9 +197,6 @@ class DriveRobot:
         server_address(self.server, called="--server")
         if not 0 <= self.g <= 1:
             raise UsageError(f"--g must lie in 0 to 1, got {self.g:g}")
-        if self.episodes > 1:
-            check_named_after("--log", self.log)
-        check_outputs([("--log", self.log), ("--trace", self.trace), ("--strip", self.strip)])
         if self.max_steps < 1:
             raise UsageError(f"--max-steps must be at least 1, got {self.max_steps}")
         if self.execute is not None and self.execute < 1:
@@ -202,7 +205,16 @@ class DriveRobot:
             self.env, instruction=self.instruction, keys=self.key, hold=self.hold
         )
         choice.check(episodes=self.episodes, max_steps=self.max_steps)
+        self._check_files()
         return choice
+
+    def _check_files(self) -> None:
+        if self.episodes > 1:
+            check_named_after("--log", self.log)
+        num_logs = 0 if self.log is None else self.episodes
+        written = [("--log", self._log_path(index), LOG) for index in range(num_logs)]
+        check_outputs([*written, ("--trace", self.trace, STEPS), ("--strip", self.strip)])
+        check_strip("--strip", self.strip)
 
     def _settings(self, spec: PolicySpec | None) -> Callable[[Simulation], LoopSettings]:
         """Of the loop, once it is known what the environment's actions command."""
@@ -272,13 +284,17 @@ class DriveRobot:
         return episodes
 
     def _log(self, index: int) -> contextlib.AbstractContextManager[EpisodeLog | None]:
-        if self.log is None:
+        path = self._log_path(index)
+        if path is None:
             return contextlib.nullcontext()
-        path = self.log
-        if self.episodes > 1:
-            path = path.with_name(f"{path.stem}-{index}{path.suffix}")
         head = {"robot": self.env, "index": index, "seed": self.seed, "model": self.model}
         return EpisodeLog(path, head=head)
+
+    def _log_path(self, index: int) -> Path | None:
+        """The file of an episode's log: with several episodes each has its own."""
+        if self.log is None or self.episodes == 1:
+            return self.log
+        return self.log.with_name(f"{self.log.stem}-{index}{self.log.suffix}")
 
 
 class _Link:
@@ -337,13 +353,18 @@ class _Link:
         return ready or self._dial()
 
     def _dial(self) -> MeteredConnection:
-        connection = connect(
-            self._server,
-            token=self._token,
-            model=self._model,
-            robot=f"robot-{self._run}-{self._episode}",
-            images=self._images,
-        )
+        sent = time.monotonic_ns()
+        try:
+            connection = connect(
+                self._server,
+                token=self._token,
+                model=self._model,
+                robot=f"robot-{self._run}-{self._episode}",
+                images=self._images,
+            )
+        except ConnectionLostError:
+            self.meter.lost(sent)
+            raise
         return MeteredConnection(connection, self.meter, execute=self.execute)
 
 

@@ -15,12 +15,14 @@ from typing import Annotated, Any, TypeAlias
 
 import tyro
 
+from takt.cli.input_files import named_by
 from takt.cli.named_values import by_name
 from takt.cli.option_numbers import check_numbers, flag_of, naming_flags
 from takt.cli.serve_checks import (
     check_cores,
     check_formation,
     check_installed,
+    check_paths,
     check_policies,
     check_profile,
     check_traces,
@@ -31,7 +33,7 @@ from takt.doors.lerobot_options import LerobotModelOptions, LerobotOptions
 from takt.errors import ConfigError
 from takt.hardware.architectures import architecture_named
 from takt.policies.catalog import KNOWN_POLICIES, is_lerobot_checkpoint
-from takt.policies.echo import EchoOptions
+from takt.policies.echo import EchoOptions, echo_spec
 from takt.policies.interface import Precision
 from takt.policies.lerobot.opening import Engine
 from takt.policies.stand_in import PACED, stand_in_named
@@ -197,6 +199,7 @@ class Serve:
                 raise ConfigError(
                     f"--{door}: this version has no {door} door; it has: openpi, lerobot"
                 )
+        check_paths(self.state_dir, self.engine_cache, self.tokenizer)
         asked = self.plan() if self.fleet is None else self._fleet_plan(self.fleet)
         check_installed(asked)
         check_policies(asked)
@@ -279,15 +282,17 @@ class Serve:
             if option.name not in _BESIDE_FLEET and getattr(self, option.name) != option.default:
                 flag = flag_of(option.name)
                 raise ConfigError(f"{flag}: the fleet file says what is served; leave it out")
-        plan = server_plan(
-            path,
-            cores=tuple(sorted(os.sched_getaffinity(0))),
-            host=self.host,
-            token=self._token(),
-            network_allowance_ms=self.network_allowance_ms,
-            trace=self.trace,
-            state_dir=self.state_dir,
-        )
+        token = self._token()
+        with named_by("--fleet"):
+            plan = server_plan(
+                path,
+                cores=tuple(sorted(os.sched_getaffinity(0))),
+                host=self.host,
+                token=token,
+                network_allowance_ms=self.network_allowance_ms,
+                trace=self.trace,
+                state_dir=self.state_dir,
+            )
         return dataclasses.replace(plan, hang_ms=self.hang_ms)
 
     def _decided(self, plan: ServerPlan) -> tuple[ServerPlan, list[ChosenDevice]]:
@@ -299,7 +304,7 @@ class Serve:
             )
         for device in plan.devices:
             check_formation(device)
-            check_profile(device)
+            check_profile(device, self.fleet)
         chosen: list[ChosenDevice] = []
         if all(device.formation != AUTO for device in plan.devices):
             return plan, chosen
@@ -385,7 +390,8 @@ class Serve:
         return ServedModel(name=name, policy=policy, options=options, slo_ms=self.slo_ms or _SLO_MS)
 
     def _roots(self) -> ModelRoots:
-        return ModelRoots.of(self.model_root, Path.cwd())
+        with named_by("--model-root"):
+            return ModelRoots.of(self.model_root, Path.cwd())
 
     def _stand_in(self, name: str, architecture: str) -> ServedModel:
         architecture = architecture.removeprefix(PACED)
@@ -397,7 +403,9 @@ class Serve:
         given = {name: getattr(self, name) for name in _ECHO_OPTIONS}
         told = {name: value for name, value in given.items() if value is not None}
         with naming_flags(*told):
-            EchoOptions(**told)
+            options = EchoOptions(**told)
+        with named_by("--strict-spec"):
+            echo_spec("echo", options)
         return {
             name: str(value.resolve()) if isinstance(value, Path) else value
             for name, value in told.items()

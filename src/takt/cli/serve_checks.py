@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from takt.cli.input_files import check_folder, check_tokenizer, named_by
 from takt.cli.option_numbers import flag_of
-from takt.cli.output_files import check_named_after, check_outputs
+from takt.cli.output_files import TRACE, check_named_after, check_outputs
 from takt.core.formations import FORMATIONS
 from takt.errors import ConfigError, UsageError
 from takt.hardware.measured import MeasuredProfile
@@ -23,6 +24,7 @@ __all__ = [
     "check_cores",
     "check_formation",
     "check_installed",
+    "check_paths",
     "check_policies",
     "check_profile",
     "check_traces",
@@ -78,7 +80,7 @@ def check_policies(plan: ServerPlan) -> None:
 
 def _may_exist(model: ServedModel) -> bool:
     is_ours = model.policy in KNOWN_POLICIES or model.policy.startswith(PACED)
-    return is_ours or Path(model.policy).is_dir()
+    return is_ours or os.path.isdir(model.policy)
 
 
 def _is_installed(package: str) -> bool:
@@ -88,16 +90,35 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def check_profile(device: DevicePlan) -> None:
+def check_paths(state_dir: Path | None, engine_cache: Path | None, tokenizer: Path | None) -> None:
+    """Refuse what children would be the first to open.
+
+    Raises:
+        ConfigError: A folder is none, or there is no such tokenizer.
+    """
+    check_folder("--state-dir", state_dir)
+    check_folder("--engine-cache", engine_cache)
+    check_tokenizer(tokenizer)
+
+
+def check_profile(device: DevicePlan, fleet: Path | None) -> None:
     """Refuse a profile without a model of its device, before a worker starts.
+
+    Args:
+        device: The device.
+        fleet: The fleet file that names the profile; None: --profile does.
 
     Raises:
         ConfigError: The profile cannot be read, or lacks a model.
     """
-    if device.profile_path is not None:
-        measured = MeasuredProfile.read(Path(device.profile_path))
-        for served in device.models:
-            measured.model(served.name)
+    path = device.profile_path
+    if path is None:
+        return
+    with named_by("--profile" if fleet is None else f"--fleet {fleet}: devices.{device.name}:"):
+        measured = MeasuredProfile.read(Path(path))
+        with named_by(f"{path}:"):
+            for served in device.models:
+                measured.model(served.name)
 
 
 def check_traces(plan: ServerPlan, asked: Path | None, *inputs: Path | None) -> None:
@@ -115,5 +136,5 @@ def check_traces(plan: ServerPlan, asked: Path | None, *inputs: Path | None) -> 
         check_named_after("--trace", asked)
     traces = [device.trace_path for device in plan.devices if device.trace_path is not None]
     profiles = [device.profile_path for device in plan.devices if device.profile_path is not None]
-    written = [("--trace", Path(trace)) for trace in traces]
+    written = [("--trace", Path(trace), TRACE) for trace in traces]
     check_outputs(written, *inputs, *map(Path, profiles))

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.status import Status
 
 from takt import __version__
-from takt.cli.output_files import check_named_after, check_outputs
+from takt.cli.output_files import TRACE, check_named_after, check_outputs
 from takt.cli.report_table import show_report
 from takt.core.events import Event
 from takt.core.trace import Setup, trace_lines
@@ -73,8 +73,8 @@ class Simulate:
             )
         fleet = file.fleet()
         traces = self._traces(fleet)
-        written = [*(("--trace", path) for path in traces.values()), ("--plot", self.plot)]
-        check_outputs(written, self.fleet, *file.measured_paths)
+        written = [("--trace", path, TRACE) for path in traces.values()]
+        check_outputs([*written, ("--plot", self.plot)], self.fleet, *file.measured_paths)
         seed = file.simulation.seed if self.seed is None else self.seed
         criterion = Criterion(
             target=self.target,

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 
 from takt.cli.option_numbers import check_numbers
-from takt.cli.output_files import check_outputs
+from takt.cli.output_files import TIMELINE, check_outputs
 from takt.cli.picture_file import check_picture
 from takt.cli.tracing.perfetto import trace_document
 from takt.cli.tracing.picture import plot_stories
@@ -82,7 +82,7 @@ class Trace:
         if self.from_seconds < 0:
             raise UsageError(f"--from-seconds must be at least 0, got {self.from_seconds:g}")
         check_picture("--plot", self.plot)
-        check_outputs([("--out", self.out), ("--plot", self.plot)], self.trace)
+        check_outputs([("--out", self.out, TIMELINE), ("--plot", self.plot)], self.trace)
 
     def _stories(self) -> list[Story]:
         parts = read_trace(file_lines(self.trace))

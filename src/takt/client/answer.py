@@ -63,6 +63,11 @@ class Answer:
         """What the network took both ways: the round trip less the server's own time."""
         return None if self.server is None else max(0, self.round_trip - self.server)
 
+    @property
+    def is_guided(self) -> bool:
+        """Whether the chunk continues the leftover that was sent."""
+        return self.chunking == "guided"
+
 
 def read_answer(
     message: str | bytes, *, round_trip: Nanos, limits: Limits, digest: str | None = None

@@ -164,6 +164,13 @@ class Connection(Closing):
         return found if isinstance(found, str) and found else None
 
     @property
+    def takes_leftovers(self) -> bool:
+        """Whether the model continues what a robot is still executing; false when the server does
+        not say.
+        """
+        return self._card().get("takes_leftovers") is True
+
+    @property
     def slo(self) -> Nanos | None:
         """What the server promises for this model, from sending to the answer being here; None
         when it does not say.

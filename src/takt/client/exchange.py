@@ -35,6 +35,10 @@ class Request:
     expires_in: Nanos | None
     """Time until an answer is worthless; None: never."""
 
+    @property
+    def leftover(self) -> None:
+        """Nothing is offered: nobody here knows whether the robot executes what it takes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeStatus:

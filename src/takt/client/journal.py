@@ -128,6 +128,8 @@ class Journal:
             "policy_ms": _maybe_ms(answer.policy),
             "stages_ms": {name: _ms(took) for name, took in answer.stages.items()},
         }
+        if answer.chunking is not None:
+            record["chunking"] = answer.chunking
         if splice is not None:
             record["splice"] = _splice(splice)
         if violations:

@@ -4,6 +4,9 @@ A robot goes on executing while the server thinks, so the new chunk should begin
 on. A checkpoint that can do so draws the first steps of the new chunk to what the robot will still
 be doing; :attr:`takt.client.answer.Answer.chunking` says whether it did.
 
+A :class:`~takt.client.loop.ControlLoop` does this by itself (:mod:`takt.client.offering`); here is
+what a loop of your own needs.
+
 Start reading at :meth:`Leftover.of`.
 """
 

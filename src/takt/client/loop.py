@@ -69,6 +69,8 @@ class LoopStatus:
     """Chunks that came."""
     late: int
     """Of these, chunks with nothing left to execute."""
+    guided: int
+    """Of these, chunks that continue what the robot was executing."""
     splices: int
     """Times a new plan took over."""
     failures: Mapping[str, int]
@@ -205,6 +207,7 @@ class ControlLoop(Closing):
             next_timestep=motion.queue.next_timestep,
             answered=motion.answered,
             late=motion.late,
+            guided=motion.guided,
             splices=motion.splices.count,
             failures=dict(motion.failures),
             last_failure=motion.last_failure,
@@ -327,7 +330,7 @@ class ControlLoop(Closing):
         status = self.status()
         names = (
             "ticks", "overruns", "skipped_ticks", "executed", "starved_ticks", "answered", "late",
-            "splices", "failures", "faults", "violations", "rejected_starts",
+            "guided", "splices", "failures", "faults", "violations", "rejected_starts",
         )  # fmt: skip
         return {name: getattr(status, name) for name in names}
 

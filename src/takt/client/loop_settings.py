@@ -74,6 +74,9 @@ class LoopSettings:
     """When to ask; half of a chunk left by default."""
     merge: MergeName | Blend = "latest_only"
     """How a chunk joins the actions still queued."""
+    leftovers: bool = True
+    """Whether what is left of the queue goes with each observation to a model that takes it, so
+    that the next chunk continues what the robot does meanwhile. Other models are not told."""
     after_cut: FlushRule = "replace"
     """What becomes of queued actions when the connection is lost. They are never executed beyond
     ``max_action_age``, whatever this says."""
@@ -139,6 +142,7 @@ class LoopSettings:
             "policy_hz": self.action_hz,
             "mode": "sync" if self.sync else "async",
             "merge": self.merge if isinstance(self.merge, str) else "function",
+            "leftovers": self.leftovers,
             "max_action_age_ms": to_ms(rules.max_action_age),
             "t_hold_ms": to_ms(rules.t_hold),
             "t_stop_ms": None if rules.t_stop is None else to_ms(rules.t_stop),

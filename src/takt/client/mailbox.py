@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from takt.client.answer import Answer
+from takt.client.leftover import Leftover
 from takt.units import Nanos
 
 __all__ = ["Asked", "Mailbox", "Outcome", "Posted"]
@@ -32,6 +33,8 @@ class Posted:
     """When an answer must leave the server so that the robot does not run dry."""
     expires: Nanos
     """When an answer is worthless."""
+    leftover: Leftover | None = None
+    """What is left of the queue, for a model that continues it; None: its chunk starts free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,6 +58,11 @@ class Asked:
     def expires_in(self) -> Nanos:
         """Time until an answer is worthless."""
         return self.posted.expires - self.sent
+
+    @property
+    def leftover(self) -> Leftover | None:
+        """What is left of the queue; None: nothing is offered."""
+        return self.posted.leftover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

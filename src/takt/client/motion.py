@@ -18,6 +18,7 @@ from takt.client.cameras import Cameras, checked_mapping
 from takt.client.journal import Journal
 from takt.client.loop_settings import Hooks, LoopSettings, Robot
 from takt.client.mailbox import Mailbox, Outcome, Posted
+from takt.client.offering import Offering
 from takt.errors import TaktError, UsageError
 from takt.robot.action_queue import ActionQueue, ChunkOrigin, TimedAction
 from takt.robot.blending import merge_rule
@@ -81,8 +82,9 @@ class Motion:
         """Actions that were executed, at least in part."""
         self.starved_ticks = 0
         """Ticks of a started robot that found no valid action."""
-        self.answered = self.late = 0
-        """Chunks that came; of these, those with nothing left to execute."""
+        self.answered = self.late = self.guided = 0
+        """Chunks that came; of these, those with nothing left to execute, and those that continue
+        what was being executed."""
         self.last_failure: str | None = None
         self.round_trip: Nanos | None = None
         self._robot = robot
@@ -93,6 +95,7 @@ class Motion:
         self._journal = journal
         self._interpolator = ActionInterpolator(settings.commands_per_action, stepped=kept)
         self._chunk_guard, self._command_guard = _guards(settings)
+        self._offering = Offering(self.queue, self.replanner.latency, settings)
         self._source: TimedAction[ActionArray] | None = None  # where the robot is heading
         self._command: Vector | None = None  # the last one sent
         self._speed = 1.0
@@ -129,7 +132,9 @@ class Motion:
         directive = self._decide(decided, proposal, self._pose(seen))
         self._obey(decided, directive, is_new=is_new, violations=violations)
         if posted is not None:
-            self._ask(now, posted, is_due=is_due)
+            # A plan that waits, for a start or a resume, is none that the next one must continue.
+            asked = posted if directive.executes else replace(posted, leftover=None)
+            self._ask(now, asked, is_due=is_due)
         return directive.change
 
     def _is_ready(self) -> bool:
@@ -187,6 +192,7 @@ class Motion:
         took = outcome.ended - asked.sent
         self.replanner.answered(self._asked_at + took, network=outcome.answer.network)
         self.answered += 1
+        self.guided += outcome.answer.is_guided
         self.round_trip = outcome.answer.round_trip
         self._is_cut = False
         splices = self.splices.count
@@ -224,6 +230,8 @@ class Motion:
             self.contract.chunk_rejected()
             return "rejected", violations
         self.contract.chunk_accepted()
+        if fresh:
+            self._offering.joined(answer.model_digest)
         return "merged" if fresh else "late", violations
 
     def _check_width(self, actions: ActionArray) -> None:
@@ -238,6 +246,7 @@ class Motion:
 
     def _take_failure(self, outcome: Outcome) -> None:
         self.replanner.failed()
+        self._offering.failed()
         self.failures[outcome.code] += 1
         self.last_failure = outcome.why
         self._journal.failure(outcome)
@@ -363,6 +372,7 @@ class Motion:
             observed=observed,
             due=self._dry_at(now) - (self.replanner.network.estimate or 0),
             expires=observed + self._settings.contract.max_action_age,
+            leftover=self._offering.leftover(now),
         )
 
     def _ask(self, now: Nanos, posted: Posted, *, is_due: bool) -> None:

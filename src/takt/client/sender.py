@@ -12,15 +12,16 @@ belongs to somebody else, :class:`~takt.client.mailbox.Mailbox` that of
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from takt.client.answer import Answer
 from takt.client.backoff import Backoff
 from takt.client.errors import ConnectionLostError
+from takt.client.leftover import Leftover
 from takt.errors import RefusedError, TaktError, UsageError
 from takt.units import Nanos, to_seconds
 
-__all__ = ["Askable", "AskingConnection", "Desk", "Sender"]
+__all__ = ["Askable", "AskingConnection", "ContinuingConnection", "Desk", "Sender"]
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,34 @@ class AskingConnection(Protocol):
         ...
 
 
+@runtime_checkable
+class ContinuingConnection(Protocol):
+    """What is used of a :class:`~takt.client.connection.Connection` beyond that, where the model
+    may continue what a robot is executing. One without it is never offered anything.
+    """
+
+    @property
+    def takes_leftovers(self) -> bool:
+        """Whether the model continues what a robot is executing."""
+        ...
+
+    @property
+    def model_digest(self) -> str | None:
+        """Digest of the model's weights; None: nobody said."""
+        ...
+
+    def infer(
+        self,
+        observation: Mapping[str, object],
+        *,
+        due_in: Nanos | None = None,
+        expires_in: Nanos | None = None,
+        leftover: Leftover | None = None,
+    ) -> Answer:
+        """Ask and wait."""
+        ...
+
+
 class Askable(Protocol):
     """An observation that is to be sent now."""
 
@@ -61,6 +90,11 @@ class Askable(Protocol):
     @property
     def expires_in(self) -> Nanos | None:
         """Time until an answer is worthless; None: never."""
+        ...
+
+    @property
+    def leftover(self) -> Leftover | None:
+        """What the robot is still executing, for the model that made it; None: nothing."""
         ...
 
 
@@ -144,9 +178,7 @@ class Sender:
     def _ask(self, request: Askable) -> Nanos:
         """Ask once; returns how long to pause."""
         try:
-            answer = self._connected().infer(
-                request.observation, due_in=request.due_in, expires_in=request.expires_in
-            )
+            answer = _infer(self._connected(), request)
         # A dead sender would starve the robot for ever, and what ends threads (a panic of native
         # code, a SystemExit) means nothing to the program in a thread of ours.
         except BaseException as error:  # noqa: BLE001
@@ -184,3 +216,30 @@ class Sender:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _infer(connection: AskingConnection, request: Askable) -> Answer:
+    """Ask, with the leftover where the model at the other end may have it."""
+    leftover = request.leftover
+    continuing = None if leftover is None else _continuing(connection, leftover)
+    if continuing is None:
+        return connection.infer(
+            request.observation, due_in=request.due_in, expires_in=request.expires_in
+        )
+    return continuing.infer(
+        request.observation,
+        due_in=request.due_in,
+        expires_in=request.expires_in,
+        leftover=leftover,
+    )
+
+
+def _continuing(connection: object, leftover: Leftover) -> ContinuingConnection | None:
+    """The connection, if its model takes leftovers and made this one.
+
+    The model is that of the greeting: one that was loaded under its name since then may take none,
+    and refuse the observation for it.
+    """
+    if not isinstance(connection, ContinuingConnection) or not connection.takes_leftovers:
+        return None
+    return connection if connection.model_digest == leftover.model_digest else None

@@ -185,6 +185,7 @@ class OpenpiDoor:
                 "slo_ms": to_ms(self.gateway.slo(model)),
                 "spec": to_plain(spec),
                 "images": image_offer(spec.observation),
+                "takes_leftovers": self.gateway.takes_leftovers(model),
             }
             known = self._greetings[model] = spec, encode_metadata({OPTIONS_KEY: card})
         return known[1]

@@ -141,6 +141,14 @@ class Gateway:
         """
         return self._model(model).slo
 
+    def takes_leftovers(self, model: str) -> bool:
+        """Whether a model continues what a robot is still executing.
+
+        Raises:
+            RefusedError: There is no such model (``unknown_model``).
+        """
+        return self._model(model).takes_leftovers
+
     def readiness(self, model: str) -> Readiness:
         """Whether a model is served now.
 

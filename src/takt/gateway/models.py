@@ -67,6 +67,8 @@ class GatewayModel:
     """Promised time from the robot sending an observation to the answer being at the robot."""
     is_light: bool
     """Whether a row is written faster than another thread wakes up: no images to prepare."""
+    takes_leftovers: bool
+    """Whether a request may say what its robot is still executing."""
 
     def is_read_at_once(self, observation: Observation) -> bool:
         """Whether its row is written without a thread, so that whoever lent it has it back."""
@@ -118,6 +120,7 @@ def open_model(served: ServedModel) -> GatewayModel:
         layout=SlotLayout.of((t.name, t.shape, t.dtype) for t in spec.slot_tensors),
         slo=ms(served.slo_ms),
         is_light=not spec.observation.cameras,
+        takes_leftovers=parts.takes_leftovers,
     )
 
 

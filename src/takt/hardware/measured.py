@@ -100,6 +100,8 @@ class MeasuredProfile:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
         if size > MAX_PROFILE_BYTES:
             raise ConfigError(f"{path}: a profile has at most {MAX_PROFILE_BYTES} bytes")
+        if not content:
+            raise ConfigError(f"{path}: the file is empty; expected a profile of takt profile")
         try:
             return cls.from_json(content)
         except ConfigError as error:

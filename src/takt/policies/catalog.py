@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +56,9 @@ class PolicyParts:
     """Makes the worker's part, not yet loaded; imports the engine."""
     decoder: Callable[[], Decoder]
     """Makes the part that turns chunks into actions."""
+    takes_leftovers: bool = False
+    """Whether a request may say what its robot is still executing, so that the chunk continues
+    it."""
 
 
 def open_policy(
@@ -85,7 +89,7 @@ def open_policy(
         return _open_lerobot(name or path.resolve().name, path, given)
     if policy == "mini":
         return _open_mini(name or policy, None, given)
-    if path.is_dir():
+    if os.path.isdir(path):
         return _open_directory(name or path.resolve().name, path, given)
     raise ConfigError(
         f"no policy {policy!r}; known: {', '.join(KNOWN_POLICIES)},"
@@ -95,7 +99,8 @@ def open_policy(
 
 def is_lerobot_checkpoint(path: Path) -> bool:
     """Whether a directory is a checkpoint as LeRobot writes them."""
-    return (path / _LEROBOT_FILE).is_file() and not (path / _CARD_FILE).is_file()
+    # In a folder that is closed to us, pathlib raises where os.path says no.
+    return os.path.isfile(path / _LEROBOT_FILE) and not os.path.isfile(path / _CARD_FILE)
 
 
 def _open_echo(name: str, options: dict[str, object]) -> PolicyParts:
@@ -134,6 +139,7 @@ def _open_lerobot(name: str, path: Path, options: Mapping[str, object]) -> Polic
         preprocessor=parts.preprocessor,
         network=parts.network,
         decoder=parts.decoder,
+        takes_leftovers=True,
     )
 
 

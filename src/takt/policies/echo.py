@@ -266,13 +266,16 @@ def _strict_spec(options: EchoOptions) -> ObservationSpec | None:
         return None
     try:
         if path.stat().st_size > MAX_STRICT_SPEC_BYTES:
-            raise ConfigError(f"{path.name}: a spec has at most {MAX_STRICT_SPEC_BYTES} bytes")
+            raise ConfigError(f"{path}: a spec has at most {MAX_STRICT_SPEC_BYTES} bytes")
         plain: object = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the strict spec: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from error
-    spec = observation_spec_from_plain(plain)
+    try:
+        spec = observation_spec_from_plain(plain)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
     if spec.state_dim > MAX_STATE_DIM:
-        raise ConfigError(f"{path.name}: state_dim must be at most {MAX_STATE_DIM}")
+        raise ConfigError(f"{path}: state_dim must be at most {MAX_STATE_DIM}")
     return spec

@@ -141,7 +141,8 @@ def guided_chunking(
     reach = min(execution_horizon, len(rows))
     previous = np.zeros((horizon, model_action_dim), np.float32)
     previous[: len(rows), : rows.shape[1]] = rows
-    weights = prefix_weights(min(delay, horizon - 1), reach, horizon, schedule)
+    delay = min(delay, horizon - 1)  # a chunk that comes too late altogether keeps a free step
+    weights = prefix_weights(delay, reach, horizon, schedule)
     return Guided(
         Chunking(previous_chunk=previous, prefix_weights=weights, frozen_steps=min(delay, reach))
     )

@@ -202,6 +202,11 @@ class ActionQueue(Generic[A]):
         return self._end - self._next
 
     @property
+    def queued(self) -> TimedChunk[A] | None:
+        """The plan being executed, its executed timesteps included; None when nothing is left."""
+        return self._chunk if self._next < self._end else None
+
+    @property
     def longest_chunk(self) -> int:
         """Length of the longest chunk that arrived so far; 0 before the first."""
         return self._longest_chunk
@@ -321,7 +326,7 @@ class ActionQueue(Generic[A]):
         return False
 
     def _join(self, arrived: TimedChunk[A]) -> None:
-        queued = self._chunk if self._next < self._end else None
+        queued = self.queued
         if queued is None or self._is_replaced_next:
             plan = arrived
         else:

@@ -19,7 +19,7 @@ from takt.errors import ConfigError, UsageError
 from takt.robot.action_queue import MergeRule, TimedChunk, latest_only
 from takt.robot.joints import Vector, check_components
 
-__all__ = ["WEIGHTS", "Blend", "MergeName", "merge_rule"]
+__all__ = ["WEIGHTS", "Blend", "MergeName", "merge_rule", "rows_between"]
 
 MergeName: TypeAlias = Literal["latest_only", "weighted_average", "average", "conservative"]
 """The blends there are by name, those of LeRobot's ``aggregate_fn_name``."""
@@ -93,14 +93,14 @@ class _Blending:
         end = min(queued.end, arrived.end)
         if begin >= end:
             return arrived
-        old = _rows(queued, begin, end)
-        new = _rows(arrived, begin, end)
+        old = rows_between(queued, begin, end)
+        new = rows_between(arrived, begin, end)
         if old.shape != new.shape or max(self._kept, default=0) >= new.shape[1]:
             raise UsageError(
                 f"cannot blend actions of shape {new.shape[1:]} with {old.shape[1:]},"
                 f" keeping {self._kept}"
             )
-        whole = _rows(arrived, arrived.first_timestep, arrived.end)
+        whole = rows_between(arrived, arrived.first_timestep, arrived.end)
         plan = whole.astype(np.result_type(whole, np.float32))
         mixed = plan[begin - arrived.first_timestep : end - arrived.first_timestep]
         mixed[:] = self._mix(old, new)
@@ -130,7 +130,7 @@ class _Blending:
         return np.stack(rows)
 
 
-def _rows(chunk: TimedChunk[Vector], begin: int, end: int) -> Vector:
+def rows_between(chunk: TimedChunk[Vector], begin: int, end: int) -> Vector:
     """Actions of the timesteps ``begin..end``, shape ``(end - begin, action_dim)``."""
     first = chunk.first_timestep
     actions: object = chunk.actions

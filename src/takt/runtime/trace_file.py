@@ -14,6 +14,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from takt.errors import ConfigError
 
@@ -33,7 +34,8 @@ def begin_trace(path: str) -> int:
         inherited it.
 
     Raises:
-        ConfigError: It cannot be written, or another server keeps it.
+        ConfigError: It cannot be written, or another server keeps it; the message names a process
+            of that server where this user may see it.
     """
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -45,7 +47,10 @@ def begin_trace(path: str) -> int:
             os.close(fd)
             raise
     except BlockingIOError:
-        raise ConfigError(f"{path}: another server writes it; give another file") from None
+        raise ConfigError(
+            f"{path}: another server{_writer(path)} still writes it; one that was stopped does so"
+            " for some seconds: try again, or give another file"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     return fd
@@ -58,6 +63,28 @@ def _keep(fd: int, path: str) -> None:
         raise
     except OSError as error:  # a file system without locks
         log.warning("the trace cannot be kept: path=%s reason=%s", path, error.strerror)
+
+
+def _writer(path: str) -> str:
+    """The first process that has a file open for writing, in words; "" where none can be seen."""
+    with suppress(OSError):
+        file = os.stat(path)
+        for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
+            if pid != os.getpid() and _writes(pid, file):
+                return f" (process {pid})"
+    return ""
+
+
+def _writes(pid: int, file: os.stat_result) -> bool:
+    folder = f"/proc/{pid}/fd"
+    with suppress(OSError):  # it is another user's, or has ended meanwhile
+        for name in os.listdir(folder):
+            opened = f"{folder}/{name}"
+            # The link's own permissions say what the file was opened for: proc(5).
+            may_write = os.lstat(opened).st_mode & stat.S_IWUSR
+            if may_write and os.path.samestat(os.stat(opened), file):
+                return True
+    return False
 
 
 class TraceFile:

@@ -94,7 +94,8 @@ class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if isinstance(entry, str) and entry.endswith(_MEASURED):
                 profiles[name] = str((path.parent / entry).resolve())
             elif isinstance(entry, str):
-                profiles[name] = read_yaml(path.parent / entry, HandMadeProfile)
+                with _within(f"{path}: profiles.{name}"):
+                    profiles[name] = read_yaml(path.parent / entry, HandMadeProfile)
             else:
                 profiles[name] = entry
         return msgspec.structs.replace(file, profiles=profiles)

@@ -53,6 +53,7 @@ def server_plan(
     """
     file = FleetFile.read_unchecked(path)
     try:
+        roots = _roots(file, path.parent)
         gateways = file.gateways or {"0": GatewayEntry()}
         return ServerPlan(
             devices=tuple(
@@ -72,7 +73,7 @@ def server_plan(
             ),
             token=token,
             network_allowance_ms=network_allowance_ms,
-            model_roots=_roots(file, path.parent),
+            model_roots=roots,
         )
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -150,7 +151,10 @@ def _cores(entry: DeviceEntry, cores: tuple[int, ...]) -> tuple[tuple[int, ...],
 
 
 def _roots(file: FleetFile, folder: Path) -> ModelRoots:
-    return ModelRoots.of(file.model_roots, folder)
+    try:
+        return ModelRoots.of(file.model_roots, folder)
+    except ConfigError as error:
+        raise ConfigError(f"model_roots: {error}") from None
 
 
 def _model(file: FleetFile, name: str, folder: Path, device: DeviceEntry) -> ServedModel:

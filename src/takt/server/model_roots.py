@@ -7,6 +7,7 @@ said by :func:`takt.policies.lerobot.paths.resolve_model`, however the name came
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,12 @@ class ModelRoots:
         Args:
             given: Folders, relative or absolute.
             seen_from: Folder that relative ones start from.
+
+        Raises:
+            ConfigError: One of them is no folder, or closed to this user; the message begins with
+                its path.
         """
-        return cls(folders=tuple((seen_from / root).resolve() for root in given))
+        return cls(folders=tuple(_opened(seen_from / root) for root in given))
 
     def placed(
         self, policy: str, options: Mapping[str, Any], seen_from: Path
@@ -63,6 +68,14 @@ class ModelRoots:
         if not is_lerobot_checkpoint(files.directory):
             return str(files.directory), options
         return str(files.directory), {**options, "root": str(files.root)}
+
+
+def _opened(root: Path) -> Path:
+    if not os.path.isdir(root):
+        raise ConfigError(f"{root}: {'is no' if os.path.exists(root) else 'no such'} folder")
+    if not os.access(root, os.X_OK):
+        raise ConfigError(f"{root}: you may not enter this folder")
+    return root.resolve()
 
 
 def _resolved(path: Path) -> Path:

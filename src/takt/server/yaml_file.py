@@ -34,6 +34,8 @@ def read_yaml(path: Path, into: type[T]) -> T:
             names the file and the place in it, on one line.
     """
     value = _load(path)
+    if value is None:
+        raise ConfigError(f"{path}: the file is empty")
     try:
         return msgspec.convert(value, into)
     except msgspec.ValidationError as error:

@@ -11,10 +11,14 @@ from takt.cli.driving.robot_run import RobotRun
 from takt.units import SECOND, Nanos, ms
 
 START: Nanos = 3 * SECOND
+GONE = -1
 
 
 def run(name: str, *latencies: int | None, model: str = "echo") -> RobotRun:
-    """A robot answered after so many milliseconds, of a slo of 50; None: it was refused."""
+    """A robot answered after so many milliseconds, of a slo of 50.
+
+    None: it was refused; GONE: there was no server.
+    """
     end = START + ms(100 * len(latencies))
     robot = DrivenRobot(name, behaviour(model=model), origin=START, end=end)
     for number, latency in enumerate(latencies):
@@ -22,6 +26,8 @@ def run(name: str, *latencies: int | None, model: str = "echo") -> RobotRun:
         ask = robot.ask(sent)
         if latency is None:
             robot.failed(ask, "expired", "expired", sent + ms(60))
+        elif latency == GONE:
+            robot.failed(ask, "unreachable", "unreachable", sent, is_lost=True)
         else:
             robot.answered(ask, answer(), sent + ms(latency), is_own=True)
     robot.finish(end)

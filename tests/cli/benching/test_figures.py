@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from tests.cli.benching.made import epoch, run
+from tests.cli.benching.made import GONE, epoch, run
 
 from takt.cli.benching.figures import EpochResult, bench_figures
 from takt.units import SECOND
@@ -20,6 +20,7 @@ def test_every_request_of_every_epoch_counts() -> None:
 
     assert (found["robots"], found["issued"], found["attainment"]) == (2, 24, 0.875)
     assert found["seconds"] == 60.0
+    assert found["server_away"] is None
     assert found["epochs"] == [
         {
             "seed": seed,
@@ -27,6 +28,7 @@ def test_every_request_of_every_epoch_counts() -> None:
             "attainment": 0.875,
             "worst_robot": 0.75,
             "by_model": {"echo": 0.875},
+            "server_away": None,
         }
         for seed in (4, 5, 6)
     ]
@@ -92,3 +94,33 @@ def test_the_figures_are_json() -> None:
     found = figures(*three())
 
     assert json.loads(json.dumps(found)) == found
+
+
+def test_of_a_server_that_went_away_the_last_epoch_says_how() -> None:
+    back = epoch(run("a", 5, GONE, 5), run("b", 5, 5, 5))
+    gone = epoch(run("a", 5, 5, GONE), run("b", GONE, GONE, GONE))
+
+    found = figures(back, gone, three()[0])
+    at_the_end = figures(back, gone)
+
+    away = {"robots": 1, "from_s": 0.1, "back_after_s": 0.105, "not_served_again": 0}
+    assert [one["server_away"] for one in found["epochs"]] == [  # type: ignore[attr-defined]
+        {**away, "for_good": False},
+        {
+            "robots": 2,
+            "from_s": 0.2,
+            "back_after_s": None,
+            "not_served_again": 2,
+            "for_good": True,
+        },
+        None,
+    ]
+    assert found["server_away"] == at_the_end["server_away"]
+    assert at_the_end["server_away"] == {**at_the_end["epochs"][1]["server_away"], "epoch": 2}  # type: ignore[index]
+
+
+def test_a_run_that_a_server_ended_by_going_away_was_not_stopped_early() -> None:
+    gone = epoch(run("a", 5, GONE))
+
+    assert figures(*three(), gone)["stopped_early"] is False
+    assert figures(gone, *three())["stopped_early"] is True

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.cli.benching.made import epoch, run
+from tests.cli.benching.made import GONE, epoch, run
 
 from takt.cli.benching.figures import bench_figures
 from takt.cli.benching.words import bench_sentences, show_bench
@@ -37,6 +37,15 @@ def test_the_worst_robot_and_every_epoch_are_named() -> None:
 
     assert "worst robot: a, 50.00%" in said
     assert "epochs, each with other phases, the model served worst: 75.00%, 75.00%" in said
+
+
+def test_that_the_server_went_away_is_said_before_the_circumstances() -> None:
+    said = bench_sentences(figures(5, GONE))
+
+    assert said[3].startswith(
+        "the server went away 0.1 s into epoch 2 for 1 of 2 robots; it served"
+    )
+    assert said[4].startswith("on time")
 
 
 @pytest.mark.parametrize(("cpu", "warns"), [(SECOND // 10, False), (SECOND, True)])

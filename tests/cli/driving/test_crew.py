@@ -10,6 +10,7 @@ from tests.cli.driving.fakes import ManualStop, ScriptedConnection, behaviour
 
 from takt.cli.driving.crew import Crew, Hand, Plan
 from takt.cli.driving.episodes import Episode, Observing
+from takt.cli.driving.outage import Outage
 from takt.cli.driving.robot import DrivenRobot
 from takt.client.answer import Answer
 from takt.client.errors import ConnectionLostError
@@ -24,6 +25,7 @@ from takt.units import MILLISECOND, SECOND, Nanos, ms
 ECHO = Observing.of(echo_spec("echo", EchoOptions()))
 RECORDING = load_recordings()[0]
 LOST = ConnectionLostError("cut", code="closed")
+SILENT = ConnectionLostError("nothing came", code="timeout")
 ABSENT = ConnectionLostError("no route", code="unreachable")
 
 
@@ -112,6 +114,27 @@ def test_a_lost_connection_is_opened_again() -> None:
     assert rig.robot.errors == {"closed": 1}
 
 
+@pytest.mark.parametrize(
+    ("script", "connects", "outages"),
+    [
+        ([None, LOST], [], [Outage(since=ms(100), until=ms(205))]),
+        ([None, SILENT], [], [Outage(since=ms(100), until=ms(205))]),
+        ([], [ABSENT], [Outage(since=0, until=ms(105))]),
+        ([None, RefusedError("?", code="expired")], [], []),
+        ([], [RefusedError("too many robots", code="busy")], []),
+        ([None, ZeroDivisionError("oops")], [], []),
+    ],
+)
+def test_a_robot_is_without_a_server_when_none_is_there_and_not_when_it_refuses(
+    script: list[Exception | None], connects: list[Exception], outages: list[Outage]
+) -> None:
+    rig = Rig(*script, connects=connects)
+
+    rig.outcomes()
+
+    assert rig.robot.outages == outages
+
+
 def test_a_fault_of_the_program_is_counted_like_any_other() -> None:
     rig = Rig(None, ZeroDivisionError("oops"))
 
@@ -128,6 +151,8 @@ def test_a_server_that_comes_back_serves_again_although_it_was_away_for_long() -
     assert len(outcomes) == 600
     assert outcomes[-1] == "served"
     assert rig.robot.errors == {"unreachable": outcomes.count("failed")}
+    back = rig.robot.records[outcomes.index("served")].answered
+    assert rig.robot.outages == [Outage(since=0, until=back)]
 
 
 def test_a_robot_tries_less_and_less_often_to_connect() -> None:
@@ -176,6 +201,7 @@ def test_what_fails_because_the_run_is_over_is_pending() -> None:
     rig.infer = infer
 
     assert rig.outcomes() == ["pending", "superseded", "superseded"]
+    assert rig.robot.outages == []
 
 
 def test_a_run_that_is_over_ends_a_robots_sleep() -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.cli.driving.fakes import answer, behaviour
 
 from takt.cli.driving.figures import DriveFailedError, check_run, figures_of, sentences
+from takt.cli.driving.outage import ServerGoneError, server_away_in
 from takt.cli.driving.robot import DrivenRobot
 from takt.errors import InvariantError
 from takt.units import ms, seconds
@@ -145,3 +146,18 @@ def test_a_paced_run_says_so_first_and_what_it_means() -> None:
     assert figures_of(two_robots(), duration=ms(200), seed=0)["paced"] is False
     assert sentences(figures)[0].startswith("paced: served 1 of")
     assert any("computed nothing" in line for line in sentences(figures))
+
+
+def test_a_run_whose_server_went_away_for_good_fails_although_some_were_served() -> None:
+    robot = DrivenRobot("robot-1", behaviour(), origin=0, end=ms(200))
+    robot.answered(robot.ask(0), answer(), ms(5), is_own=True)
+    robot.failed(robot.ask(ms(100)), "closed", "closed", ms(101), is_lost=True)
+    robot.finish(ms(200))
+    away = server_away_in([robot], start=0)
+
+    figures = figures_of([robot], duration=ms(200), seed=0, server_away=away)
+
+    assert (figures["issued"], figures["attainment"]) == (2, 0.5)
+    assert sentences(figures)[1].startswith("the server went away 0.1 s into the run for 1 of 1")
+    with pytest.raises(ServerGoneError):
+        check_run(figures)

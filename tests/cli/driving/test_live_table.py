@@ -1,5 +1,7 @@
 import io
+import json
 
+import pytest
 from rich.console import Console
 from tests.cli.driving.fakes import answer, robot
 
@@ -7,10 +9,12 @@ from takt.cli.driving.figures import figures_of
 from takt.cli.driving.live_table import (
     LOOK_EVERY,
     Onlooker,
+    print_figures,
     progress_line,
     robots_table,
     show_figures,
 )
+from takt.cli.driving.outage import server_away_in
 from takt.cli.driving.robot import RobotView
 from takt.testing import ManualClock
 from takt.units import ms, seconds
@@ -138,3 +142,31 @@ def test_everything_that_is_shown_of_paced_robots_says_so() -> None:
 
     assert shown(robots_table([view], seconds(10), most=30))[0] == "1 robots, 10 s, paced"
     assert progress_line([view], seconds(5)).startswith("   5 s, paced: 1 robots")
+
+
+def test_robots_without_a_server_are_told_meanwhile() -> None:
+    views = [view_of(is_away=True), view_of(), view_of(is_away=True)]
+
+    assert shown(robots_table(views, seconds(10), most=30))[0] == (
+        "3 robots, 10 s, 2 without a server"
+    )
+    assert progress_line(views, seconds(5)).endswith("of ticks starved, 2 without a server")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_that_the_server_went_away_is_said_once_beside_the_figures(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asker = robot(end=ms(100))
+    asker.failed(asker.ask(0), "closed", "closed", ms(5), is_lost=True)
+    asker.finish(ms(100))
+    out = io.StringIO()
+    away = server_away_in([asker], start=0)
+    figures = figures_of([asker], duration=ms(100), seed=0, server_away=away)
+
+    print_figures(figures, Console(file=out, width=60), as_json=as_json, show=show_figures)
+
+    said = "the server went away 0.0 s into the run for 1 of 1 robots"
+    assert out.getvalue().count(said) == 1
+    printed = json.dumps(figures, indent=2) + "\n" if as_json else ""
+    assert capsys.readouterr().out == printed

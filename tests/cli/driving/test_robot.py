@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.driving.fakes import TICK, answer, behaviour, robot
 
+from takt.cli.driving.outage import Outage
 from takt.cli.driving.robot import DrivenRobot
 from takt.core.attainment import summarise
 from takt.errors import ConfigError
@@ -259,3 +260,18 @@ def test_an_observation_that_is_kept_back_for_an_earlier_answer_says_how_long() 
     assert asker.lags == [0, ms(2)]
     assert asker.splits[1]["held"] == ms(30)
     assert sum(asker.splits[1].values()) == ms(40)
+
+
+def test_a_time_without_a_server_lasts_until_the_next_chunk_and_is_kept_before_it_counts() -> None:
+    robot = DrivenRobot("robot-1", behaviour(), origin=0, end=ms(500), counted_from=ms(100))
+
+    robot.failed(robot.ask(0), "closed", "closed", ms(4), is_lost=True)
+    assert robot.is_away
+    robot.failed(robot.ask(ms(100)), "unreachable", "unreachable", ms(100))
+    robot.failed(robot.ask(ms(200)), "expired", "expired", ms(260))
+    assert robot.view(ms(260)).is_away
+    robot.answered(robot.ask(ms(300)), answer(), ms(305), is_own=True)
+    robot.failed(robot.ask(ms(400)), "expired", "expired", ms(460))
+
+    assert not robot.view(ms(460)).is_away
+    assert robot.outages == [Outage(since=0, until=ms(305))]

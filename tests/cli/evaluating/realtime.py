@@ -31,6 +31,7 @@ def status(**changed: Any) -> LoopStatus:  # noqa: ANN401
         "next_timestep": 30,
         "answered": 5,
         "late": 1,
+        "guided": 0,
         "splices": 4,
         "failures": {"busy": 2},
         "last_failure": None,

@@ -81,8 +81,11 @@ def test_an_export_that_fails_leaves_nothing_and_keeps_what_was_there(tmp_path: 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(ConfigError, match="cannot be written"):
-        store(Entry(folder=tmp_path / "file" / "key"), finished)
+    for folder in (tmp_path / "file", tmp_path / ("n" * 300)):  # a name that no folder can have
+        entry = Entry(folder=folder / "key")
+        assert not entry.is_there
+        with pytest.raises(ConfigError, match="cannot be written"):
+            store(entry, finished)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x04K\x01."])

@@ -9,7 +9,9 @@ counts being those that count, and beside them::
     interval                two-sided 95 % interval of the mean: low, high
     mean                    mean over epochs of the attainment of the model served worst
     epochs                  a list: seed, issued, attainment (of the model served worst),
-                            worst_robot, by_model
+                            worst_robot, by_model, server_away
+    server_away             that of the last epoch that has one, with its number, from 1, as
+                            ``epoch``; ``from_s`` is below 0 in the warm-up
     epochs_planned          how many there might have been
     stopped_early           whether the verdict was clear before (``verdict`` says by which rule)
     split_ms                p50, p90, p99, max by part of the latency, of the answered requests;
@@ -31,6 +33,7 @@ from typing import Any
 from takt.cli.benching.sender import Sent
 from takt.cli.benching.verdict import draw_of, judged
 from takt.cli.driving.figures import figures_of, quantiles_ms
+from takt.cli.driving.outage import server_away_in
 from takt.cli.driving.robot_run import RobotRun
 from takt.cli.driving.time_split import PARTS
 from takt.sim.knee import Draw
@@ -66,6 +69,17 @@ class EpochResult:
         """What it says of the server."""
         return draw_of(self.runs)
 
+    @property
+    def server_away(self) -> dict[str, Any] | None:
+        """How the server was away; None: it was there all the time."""
+        return server_away_in(self.runs, start=self.parts[0].start)
+
+    @property
+    def is_server_gone(self) -> bool:
+        """Whether the server went away for good."""
+        away = self.server_away
+        return away is not None and away["for_good"]
+
 
 def bench_figures(
     epochs: Sequence[EpochResult],
@@ -88,12 +102,19 @@ def bench_figures(
     """
     robots = RobotRun.joined(chain.from_iterable(epoch.runs for epoch in epochs))
     whole = duration * len(epochs)
+    is_short = len(epochs) < planned
     return {
-        **figures_of(robots, duration=whole, seed=seed, broken_off=broken_off),
+        **figures_of(
+            robots,
+            duration=whole,
+            seed=seed,
+            broken_off=broken_off,
+            server_away=_server_away(epochs),
+        ),
         **_verdict(epochs, target, len(robots)),
         "epochs": [_epoch(epoch) for epoch in epochs],
         "epochs_planned": planned,
-        "stopped_early": len(epochs) < planned and not broken_off,
+        "stopped_early": is_short and not broken_off and not epochs[-1].is_server_gone,
         "split_ms": _split(robots),
         "senders": _senders(epochs, robots),
     }
@@ -113,6 +134,14 @@ def _verdict(epochs: Sequence[EpochResult], target: float, robots: int) -> dict[
     }
 
 
+def _server_away(epochs: Sequence[EpochResult]) -> dict[str, Any] | None:
+    for number, epoch in reversed([*enumerate(epochs, 1)]):
+        away = epoch.server_away
+        if away is not None:
+            return {"epoch": number, **away}
+    return None
+
+
 def _epoch(epoch: EpochResult) -> dict[str, Any]:
     draw = epoch.draw
     return {
@@ -121,6 +150,7 @@ def _epoch(epoch: EpochResult) -> dict[str, Any]:
         "attainment": round(draw.attainment, 5),
         "worst_robot": round(draw.worst_robot, 5),
         "by_model": {name: round(share, 5) for name, share in draw.by_model.items()},
+        "server_away": epoch.server_away,
     }
 
 

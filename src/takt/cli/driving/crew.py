@@ -20,6 +20,7 @@ from takt.cli.driving.episodes import Episode
 from takt.cli.driving.robot import Ask, Behaviour, DrivenRobot
 from takt.client.answer import Answer
 from takt.client.backoff import Backoff
+from takt.client.errors import ConnectionLostError
 from takt.errors import RefusedError, TaktError
 from takt.robot.latency import LatencyEstimate
 from takt.units import MILLISECOND, SECOND, Nanos, to_seconds
@@ -259,7 +260,8 @@ class Hand:
             self.close()
             self._connect_at = again_at
         code = getattr(error, "code", type(error).__name__)
-        self.robot.failed(ask, code, code, now, again_at=again_at)
+        is_lost = isinstance(error, ConnectionLostError)
+        self.robot.failed(ask, code, code, now, again_at=again_at, is_lost=is_lost)
 
 
 def _try_to_connect(plan: Plan) -> Asking | None:

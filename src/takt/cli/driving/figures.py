@@ -9,6 +9,16 @@
     seed                    of the robots' phases
     robots                  population
     broken_off              whether somebody stopped the run before its end
+    server_away             null when no robot lost the server; otherwise
+                              robots            how many robots lost it
+                              from_s            when the first observation without a server was
+                                                sent, seconds into the run
+                              back_after_s      longest time from such an observation to the next
+                                                chunk; null when none came
+                              not_served_again  of these robots, those that were not served again
+                              for_good          whether the server was gone at the end: nobody was
+                                                served by anything sent after it was lost. Then the
+                                                others tell of this alone, and the exit status is 1
     issued ... latency_ms   the served part (below), over all requests
     worst_robot             its name as ``robot`` and its served part; null when nothing was issued
     starvation              starved_ticks, ticks, share; over all robots
@@ -33,9 +43,10 @@ The *served part* of a group of requests::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from takt.cli.driving.outage import away_sentence, check_server
 from takt.cli.driving.robot import DrivenRobot
 from takt.cli.driving.robot_run import RobotRun
 from takt.core.attainment import Attainment, Quantiles, Summary, summarise
@@ -55,7 +66,12 @@ class DriveFailedError(TaktError):
 
 
 def figures_of(
-    robots: Sequence[Driven], *, duration: Nanos, seed: int, broken_off: bool = False
+    robots: Sequence[Driven],
+    *,
+    duration: Nanos,
+    seed: int,
+    broken_off: bool = False,
+    server_away: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The figures of a run.
 
@@ -64,6 +80,7 @@ def figures_of(
         duration: How long they sent.
         seed: Of the run.
         broken_off: Whether it was stopped before its end.
+        server_away: What :func:`~takt.cli.driving.outage.server_away_in` found.
     """
     summary = summarise(record for robot in robots for record in robot.records)
     errors = sum((robot.errors for robot in robots), Counter[str]())
@@ -74,6 +91,7 @@ def figures_of(
         "seed": seed,
         "robots": len(robots),
         "broken_off": broken_off,
+        "server_away": server_away,
         **served_figures(summary.total),
         "worst_robot": _worst(summary),
         "starvation": _starvation(robots),
@@ -105,6 +123,9 @@ def sentences(figures: dict[str, Any]) -> list[str]:
         f" ({starvation['starved_ticks']} of {starvation['ticks']})",
         f"requests without an answer: {_listed(figures['errors']) or 'none'}",
     ]
+    away = away_sentence(figures)
+    if away is not None:
+        lines.insert(1, away)
     if figures["observation_bytes"]:
         lines.append(_bytes_sentence(**figures["observation_bytes"]))
     if figures["checked_chunks"]:
@@ -132,6 +153,7 @@ def check_run(figures: dict[str, Any]) -> None:
     Raises:
         InvariantError: A robot was sent a chunk that is not its own.
         DriveFailedError: Nothing was served, although the run went on to its end.
+        ServerGoneError: The server went away in the middle and did not come back.
     """
     foreign = figures["foreign_chunks"]
     if foreign:
@@ -139,6 +161,7 @@ def check_run(figures: dict[str, Any]) -> None:
     if not figures["outcomes"]["served"] and not figures["broken_off"]:
         reasons = _listed(figures["errors"])
         raise DriveFailedError(f"nothing was served: {reasons or 'no robot sent anything'}")
+    check_server(figures)
 
 
 def _worst(summary: Summary) -> dict[str, Any] | None:

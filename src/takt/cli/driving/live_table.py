@@ -6,6 +6,7 @@ file, gets one line every few seconds.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -17,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from takt.cli.driving.figures import sentences
+from takt.cli.driving.outage import away_sentence
 from takt.cli.driving.robot import DrivenRobot, RobotView
 from takt.core.attainment import Quantiles
 from takt.units import MILLISECOND, SECOND, Nanos, to_ms, to_seconds
@@ -24,6 +26,7 @@ from takt.units import MILLISECOND, SECOND, Nanos, to_ms, to_seconds
 __all__ = [
     "LOOK_EVERY",
     "Onlooker",
+    "print_figures",
     "progress_line",
     "robots_table",
     "show_figures",
@@ -96,7 +99,7 @@ def robots_table(views: Sequence[RobotView], elapsed: Nanos, *, most: int) -> Ta
     """
     table = Table(
         box=box.SIMPLE_HEAD,
-        title=f"{len(views)} robots, {to_seconds(elapsed):.0f} s{_paced(views)}",
+        title=f"{len(views)} robots, {to_seconds(elapsed):.0f} s{_paced(views)}{_away(views)}",
         title_justify="left",
         title_style="bold",
         show_edge=False,
@@ -126,8 +129,32 @@ def progress_line(views: Sequence[RobotView], elapsed: Nanos) -> str:
     return (
         f"{to_seconds(elapsed):4.0f} s{_paced(views)}: {len(views)} robots,"
         f" {answered} of {issued} requests answered,"
-        f" {_percent(met, issued)} within the slo, {_starved(views)} of ticks starved"
+        f" {_percent(met, issued)} within the slo, {_starved(views)} of ticks starved{_away(views)}"
     )
+
+
+def print_figures(
+    figures: dict[str, Any],
+    console: Console,
+    *,
+    as_json: bool,
+    show: Callable[[dict[str, Any], Console], None],
+) -> None:
+    """Print what a run showed.
+
+    Args:
+        figures: What it showed.
+        console: Of the person; not standard output where that takes JSON.
+        as_json: Print them as JSON; a person is told of a server that went away all the same.
+        show: Says them in sentences otherwise.
+    """
+    if not as_json:
+        show(figures, console)
+        return
+    print(json.dumps(figures, indent=2))
+    away = away_sentence(figures)
+    if away is not None:
+        console.print(escape(away), highlight=False, soft_wrap=True)
 
 
 def show_figures(figures: dict[str, Any], console: Console) -> None:
@@ -188,6 +215,11 @@ def _percent(part: int, whole: int) -> str:
 
 def _paced(views: Sequence[RobotView]) -> str:
     return ", paced" if any(view.is_paced for view in views) else ""
+
+
+def _away(views: Sequence[RobotView]) -> str:
+    number = sum(view.is_away for view in views)
+    return f", {number} without a server" if number else ""
 
 
 def _starved(views: Sequence[RobotView]) -> str:

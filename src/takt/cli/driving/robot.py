@@ -17,9 +17,10 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from takt.cli.driving.outage import Outage
 from takt.cli.driving.time_split import split_of
 from takt.client.answer import ActionArray, Answer
 from takt.core.attainment import OUTCOMES, RequestRecord
@@ -113,6 +114,8 @@ class RobotView:
     """Of the latest answers."""
     is_paced: bool = False
     """Whether nothing is computed for it."""
+    is_away: bool = False
+    """Whether it has no server."""
 
 
 class DrivenRobot:
@@ -142,6 +145,8 @@ class DrivenRobot:
         """Every request that is over."""
         self.errors: Counter[str] = Counter()
         """Requests without an answer, by the code of the reason."""
+        self.outages: list[Outage] = []
+        """Times without a server, uncounted ones included, in order."""
         self.stages: list[Mapping[str, Nanos]] = []
         """Where the time of each answer went, as far as it is known."""
         self.splits: list[Mapping[str, Nanos]] = []
@@ -187,6 +192,11 @@ class DrivenRobot:
         """Control ticks so far that found no action."""
         return self._queue.starved_ticks - self._uncounted_starved
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the server was lost, and has not served it since."""
+        return bool(self.outages) and self.outages[-1].until is None
+
     def ask(self, now: Nanos) -> Ask:
         """Send the observation that is scheduled; the newest one if several are overdue."""
         with self._lock:
@@ -225,6 +235,8 @@ class DrivenRobot:
         with self._lock:
             self._catch_up(now)
             self._free_at = now
+            if self.is_away:
+                self.outages[-1] = replace(self.outages[-1], until=now)
             self.checked += is_own is not None
             if is_own is False:
                 self.foreign += 1
@@ -241,7 +253,16 @@ class DrivenRobot:
                 ticks = max(self._rule.ticks_until_due(self._queue), 1)
                 self._next_ask = self._next_tick() + (ticks - 1) * self._tick
 
-    def failed(self, ask: Ask, outcome: str, code: str, now: Nanos, *, again_at: Nanos = 0) -> None:
+    def failed(
+        self,
+        ask: Ask,
+        outcome: str,
+        code: str,
+        now: Nanos,
+        *,
+        again_at: Nanos = 0,
+        is_lost: bool = False,
+    ) -> None:
         """No chunk will come.
 
         Args:
@@ -250,10 +271,13 @@ class DrivenRobot:
             code: Why.
             now: When that was known.
             again_at: A closed-loop robot asks no earlier.
+            is_lost: Whether there is no server any more that could answer.
         """
         with self._lock:
             self._catch_up(now)
             self._free_at = now
+            if is_lost and not self.is_away:
+                self.outages.append(Outage(since=ask.sent))
             known = outcome if outcome in OUTCOMES and outcome != "served" else "failed"
             self._note(ask.sent, ask.dry_at, outcome=known, code=code)
             if self._period is None:
@@ -293,6 +317,7 @@ class DrivenRobot:
                 longest_chunk=self._queue.longest_chunk,
                 latencies=tuple(self._recent),
                 is_paced=self.behaviour.is_paced,
+                is_away=self.is_away,
             )
 
     def _next_scheduled(self, scheduled: Nanos) -> Nanos | None:

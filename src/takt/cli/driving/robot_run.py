@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from takt.cli.driving.outage import Outage
 from takt.cli.driving.robot import Behaviour, DrivenRobot
 from takt.core.attainment import RequestRecord
 from takt.units import Nanos
@@ -31,6 +32,7 @@ class RobotRun:
     starved_ticks: int
     sent_bytes: int = 0
     raw_bytes: int = 0
+    outages: Sequence[Outage] = ()
 
     @classmethod
     def of(cls, robot: DrivenRobot) -> RobotRun:
@@ -49,6 +51,7 @@ class RobotRun:
             starved_ticks=robot.starved_ticks,
             sent_bytes=robot.sent_bytes,
             raw_bytes=robot.raw_bytes,
+            outages=robot.outages,
         )
 
     @classmethod
@@ -75,4 +78,5 @@ class RobotRun:
             starved_ticks=sum(run.starved_ticks for run in runs),
             sent_bytes=sum(run.sent_bytes for run in runs),
             raw_bytes=sum(run.raw_bytes for run in runs),
+            outages=[*chain.from_iterable(run.outages for run in runs)],
         )

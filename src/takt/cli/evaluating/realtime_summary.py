@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from takt.cli.driving.figures import quantiles_ms
+from takt.cli.driving.outage import away_sentence, server_away
 from takt.cli.evaluating.asking import Meter
 from takt.cli.evaluating.summary import sentence, summary_of
 from takt.client.realtime import RealtimeEpisode
@@ -46,6 +47,9 @@ def realtime_summary(
         "splices": sum(status.splices for status in statuses),
         "failures": _total(status.failures for status in statuses),
         "faults": _total(status.faults for status in statuses),
+        "server_away": server_away(
+            [meter.outages], newest_served=-1, start=meter.asked[0] if meter.asked else 0
+        ),
         "round_trip_ms": quantiles_ms(meter.round_trips),
         "observation_bytes": meter.usual_bytes,
         "period_ms": round(to_ms(period), 3),
@@ -104,6 +108,9 @@ def realtime_sentences(figures: Mapping[str, Any]) -> list[str]:
         for name in ("failures", "faults")
         if figures[name]
     ]
+    away = away_sentence(figures)
+    if away is not None:
+        lines.append(away)
     if figures.get("broken_off"):
         lines.append("the run was broken off; an episode that was under way counts as not solved")
     warning = pace_warning(figures)

@@ -20,7 +20,7 @@ from takt.client.rollout import EpisodeResult, Moment
 from takt.errors import ConfigError
 from takt.files import replacing
 
-__all__ = ["PICTURES", "Recorder"]
+__all__ = ["PICTURES", "Recorder", "check_strip"]
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,16 @@ PICTURES = 8
 _ENLARGED = 2
 _GAP = 4
 _DIGITS = 4
+
+
+def check_strip(called: str, path: Path | None) -> None:
+    """Refuse a file for pictures by whose name nobody knows how to write them.
+
+    Raises:
+        ConfigError: Its suffix; the message begins with ``called``.
+    """
+    if path is not None and not cv2.haveImageWriter(str(path)):
+        raise ConfigError(f"{called} {path}: expected a name that ends in .jpg or .png")
 
 
 class Recorder:
@@ -45,8 +55,7 @@ class Recorder:
     def __init__(self, *, trace: Path | None, strip: Path | None) -> None:
         self._strip = strip
         self._pictures: list[NDArray[Any]] = []
-        if strip is not None and not cv2.haveImageWriter(str(strip)):
-            raise ConfigError(f"{strip}: expected a name that ends in .jpg or .png")
+        check_strip("strip", strip)
         self._lines = None if trace is None else _Lines(trace)
 
     def look(self, moment: Moment) -> None:

@@ -35,14 +35,14 @@ def find_tokenizer(checkpoint: Path, given: Path | None, hub_name: str) -> Path:
         ConfigError: There is none; the message says which file and how to get it.
     """
     if given is not None:
-        path = given / _TOKENIZER_FILE if given.is_dir() else given
-        if not path.is_file():
-            raise ConfigError(f"tokenizer {path}: no such file")
+        path = given / _TOKENIZER_FILE if os.path.isdir(given) else given
+        if not os.path.isfile(path):  # in a closed folder pathlib raises, and this says no
+            raise ConfigError(f"{path}: no such file; expected a tokenizer")
         return path
     beside = checkpoint.parent / "tokenizer" / _TOKENIZER_FILE
     places = [checkpoint / _TOKENIZER_FILE, beside, *_in_cache(hub_name)]
     for path in places:
-        if path.is_file():
+        if os.path.isfile(path):
             return path
     raise ConfigError(
         f"{checkpoint}: needs {_TOKENIZER_FILE} of {hub_name}; copy it into the checkpoint, name it"

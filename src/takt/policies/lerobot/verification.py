@@ -10,6 +10,7 @@ Start reading at :func:`verify`.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,9 @@ def verify(directory: Path, *, tolerance: float, chunk_tolerance: float) -> list
         UnknownFamilyError: We do not serve the family.
         ConfigError: A file is missing or damaged, or the checkpoint cannot be loaded.
     """
-    checkpoints = sorted(path for path in directory.glob("checkpoint*") if path.is_dir())
+    # What is no folder, by whatever name, holds nothing; pathlib would raise for some.
+    entries = directory.glob("checkpoint*") if os.path.isdir(directory) else ()
+    checkpoints = sorted(path for path in entries if path.is_dir())
     if not checkpoints:
         raise ConfigError(f"{directory}: no checkpoint directory in it")
     tokenizer = directory / "tokenizer"
