@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from takt.errors import ObservationError
 from takt.policies.guidance import (
+    Guided,
     Leftover,
     Schedule,
     guidance_of,
@@ -75,26 +76,21 @@ def test_steps_start_at_one_and_end_before_zero() -> None:
     np.testing.assert_allclose(step_times(4), [1, 0.75, 0.5, 0.25])
 
 
-def chunked(rows: np.ndarray, delay: int = 2, digest: str = "d") -> object:
+def chunked(
+    rows: np.ndarray, delay: int = 2, digest: str = "d", execution_horizon: int = 8
+) -> Guided:
     return guided_chunking(
         Leftover(rows, digest),
         digest="d",
         delay=delay,
-        execution_horizon=8,
+        execution_horizon=execution_horizon,
         horizon=10,
         model_action_dim=6,
     )
 
 
 def test_a_leftover_is_padded_and_the_horizon_cut_to_it() -> None:
-    made = guided_chunking(
-        Leftover(np.ones((5, 4), np.float32), "d"),
-        digest="d",
-        delay=2,
-        execution_horizon=8,
-        horizon=10,
-        model_action_dim=6,
-    )
+    made = chunked(np.ones((5, 4), np.float32))
 
     assert made.chunking is not None
     made.chunking.check(10, 6)
@@ -104,14 +100,7 @@ def test_a_leftover_is_padded_and_the_horizon_cut_to_it() -> None:
 
 
 def test_a_chunk_that_comes_when_all_of_the_last_one_is_executed_is_guided_too() -> None:
-    made = guided_chunking(
-        Leftover(np.ones((10, 4), np.float32), "d"),
-        digest="d",
-        delay=10,
-        execution_horizon=10,
-        horizon=10,
-        model_action_dim=6,
-    )
+    made = chunked(np.ones((10, 4), np.float32), delay=10, execution_horizon=10)
 
     assert made.chunking is not None
     made.chunking.check(10, 6)
@@ -119,14 +108,7 @@ def test_a_chunk_that_comes_when_all_of_the_last_one_is_executed_is_guided_too()
 
 
 def test_the_leftover_of_another_model_is_not_used_and_the_answer_says_why() -> None:
-    made = guided_chunking(
-        Leftover(np.ones((5, 4), np.float32), "other"),
-        digest="d",
-        delay=2,
-        execution_horizon=8,
-        horizon=10,
-        model_action_dim=6,
-    )
+    made = chunked(np.ones((5, 4), np.float32), digest="other")
 
     assert made.chunking is None
     assert "other" in made.reason
