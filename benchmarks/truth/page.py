@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.truth.part import Part
+from benchmarks.truth.part import Found, Part
 
 __all__ = ["LIMITS", "page_of"]
 
@@ -32,7 +32,8 @@ def page_of(result: Mapping[str, Any], parts: Sequence[Part]) -> str:
         "",
         LIMITS,
         "",
-        f"Measured with `python benchmarks/truth/run.py` {_where(result['circumstances'])}.",
+        f"Measured with `python benchmarks/truth/run.py` {_where(result['circumstances'])}."
+        f" {_commits(found, parts)}",
         "",
     ]
     if claims:
@@ -46,10 +47,20 @@ def page_of(result: Mapping[str, Any], parts: Sequence[Part]) -> str:
     return "\n".join([text, *(f"{section.strip()}\n" for section in sections if section)])
 
 
+def _commits(found: Mapping[str, Found], parts: Sequence[Part]) -> str:
+    """At which commits each part was measured."""
+    by_part = {
+        part.name: dict.fromkeys(cell["commit"] for cell in found.get(part.name, {}).values())
+        for part in parts
+    }
+    said = [f"{name} at {' and '.join(commits)}" for name, commits in by_part.items() if commits]
+    return f"Commits that were measured: {', '.join(said) or 'none'}."
+
+
 def _where(told: Mapping[str, Any]) -> str:
     packages = told["packages"].items()
     versions = ", ".join(f"{name} {version}" for name, version in packages)
     return (
-        f"at commit {told['commit']}, on {told['cores']} cores of {told['cpu']}, {told['python']}"
+        f"on {told['cores']} cores of {told['cpu']}, {told['python']}"
         f"{', ' if versions else ''}{versions}"
     )

@@ -100,6 +100,8 @@ class Run:
     quick: bool
     end: float | None
     """Instant by which the last cell should be over; None: no limit."""
+    commit: str
+    """What is measured; kept with each cell, since a run may go on at a later one."""
     clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = print
     num_failed: int = 0
@@ -135,7 +137,8 @@ class Run:
             self.num_failed += 1
             return False
         took = round(self.clock() - began, 1)
-        self.state.keep(part.name, cell.key, {**result, "took_s": took, "load": round(load, 2)})
+        beside = {"took_s": took, "load": round(load, 2), "commit": self.commit}
+        self.state.keep(part.name, cell.key, {**result, **beside})
         return True
 
 
@@ -169,7 +172,8 @@ def main() -> int:
     end = None if asked.budget_minutes is None else time.monotonic() + 60 * asked.budget_minutes
     files = folder / ("quick" if asked.quick else "full")
     files.mkdir(parents=True, exist_ok=True)
-    run = Run(state=state, folder=files, quick=asked.quick, end=end, say=say)
+    commit = str(circumstances(seed=None)["commit"])
+    run = Run(state=state, folder=files, quick=asked.quick, end=end, commit=commit, say=say)
     is_complete = True
     try:
         for part in [] if asked.page else parts_of(names):

@@ -42,7 +42,13 @@ def run_of(path: Path, *, quick: bool = False, end: float | None = None) -> Run:
     state = State(path)
     state.read()
     return Run(
-        state=state, folder=path.parent, quick=quick, end=end, clock=lambda: 0.0, say=lambda _: None
+        state=state,
+        folder=path.parent,
+        quick=quick,
+        end=end,
+        commit="abc",
+        clock=lambda: 0.0,
+        say=lambda _: None,
     )
 
 
@@ -111,10 +117,24 @@ def test_the_page_has_claims_first_and_says_what_is_missing() -> None:
     other = Counting()
     other.name = "cpu"
 
-    page = page_of({"circumstances": told, "parts": {"paced": {"0": {}}}}, [Counting(), other])
+    cells = {"0": {"commit": "abc"}}
+
+    page = page_of({"circumstances": told, "parts": {"paced": cells}}, [Counting(), other])
 
     assert page.startswith("# Predicted and measured\n")
     assert LIMITS in page
     assert "| **no** | 1 cells |" in page
     assert "Not measured yet: cpu." in page
     assert page.index("| claim |") < page.index("## Counted")
+
+
+def test_the_page_says_at_which_commits_each_part_was_measured(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "s.jsonl")
+    run.measure(Counting(2))
+    run.commit = "def"
+    run.measure(Counting(3))
+
+    told = {"commit": "xyz", "cores": 2, "cpu": "a CPU", "python": "CPython 3", "packages": {}}
+    page = page_of({"circumstances": told, "parts": run.state.found}, [Counting()])
+
+    assert "Commits that were measured: paced at abc and def." in page
