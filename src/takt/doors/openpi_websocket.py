@@ -175,17 +175,18 @@ class OpenpiDoor:
         Raises:
             RefusedError: There is no such model.
         """
-        spec = self.gateway.spec(model)
+        served = self.gateway.model(model)
+        spec = served.spec
         known = self._greetings.get(model)
         if known is None or known[0] is not spec:  # a model may give way to another of its name
             card = {
                 "version": __version__,
                 "model": model,
                 "models": [*self.gateway.models],
-                "slo_ms": to_ms(self.gateway.slo(model)),
+                "slo_ms": to_ms(served.slo),
                 "spec": to_plain(spec),
                 "images": image_offer(spec.observation),
-                "takes_leftovers": self.gateway.takes_leftovers(model),
+                "takes_leftovers": served.takes_leftovers,
             }
             known = self._greetings[model] = spec, encode_metadata({OPTIONS_KEY: card})
         return known[1]

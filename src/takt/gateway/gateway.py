@@ -131,23 +131,25 @@ class Gateway:
         Raises:
             RefusedError: There is no such model (``unknown_model``).
         """
-        return self._model(model).spec
+        return self.model(model).spec
 
-    def slo(self, model: str) -> Nanos:
-        """The promised time of a model.
-
-        Raises:
-            RefusedError: There is no such model (``unknown_model``).
-        """
-        return self._model(model).slo
-
-    def takes_leftovers(self, model: str) -> bool:
-        """Whether a model continues what a robot is still executing.
+    def model(self, name: str) -> GatewayModel:
+        """A model that is served.
 
         Raises:
-            RefusedError: There is no such model (``unknown_model``).
+            RefusedError: There is no such model (``unknown_model``), or it could not be opened.
         """
-        return self._model(model).takes_leftovers
+        model = self._models.get(name)
+        if name in self._unopened:
+            self.counters["refused.failed"] += 1
+            raise not_served(name, self.readiness(name))
+        if model is None:
+            self.counters["refused.unknown_model"] += 1
+            raise RefusedError(
+                f"no model {name!r} here; this server has: {', '.join(self.models)}",
+                code="unknown_model",
+            )
+        return model
 
     def readiness(self, model: str) -> Readiness:
         """Whether a model is served now.
@@ -157,7 +159,7 @@ class Gateway:
         """
         if model in self._unopened:
             return Readiness(state="failed", reason=self._unopened[model])
-        return self._dispatcher.readiness(self._model(model).name)
+        return self._dispatcher.readiness(self.model(model).name)
 
     @property
     def drain_reason(self) -> str | None:
@@ -285,7 +287,7 @@ class Gateway:
         self, session: Session[GatewayRequest], observation: Observation, wanted: Wanted
     ) -> asyncio.Future[Answer]:
         """Take a request in; see :meth:`takt.gateway.connection.GatewaySession.infer`."""
-        model = self._model(wanted.model)
+        model = self.model(wanted.model)
         if not session.is_closed:  # one that has closed was forgotten for good
             self._robots.note(session.number, model.name, wanted.arrival)
         self._check_serving(model)
@@ -319,19 +321,6 @@ class Gateway:
         if is_read_now and wanted.is_lent and request.observation is not None:
             request.observation = request.observation.owned()  # it has to wait
         return request.answer
-
-    def _model(self, name: str) -> GatewayModel:
-        model = self._models.get(name)
-        if name in self._unopened:
-            self.counters["refused.failed"] += 1
-            raise not_served(name, self.readiness(name))
-        if model is None:
-            self.counters["refused.unknown_model"] += 1
-            raise RefusedError(
-                f"no model {name!r} here; this server has: {', '.join(self.models)}",
-                code="unknown_model",
-            )
-        return model
 
     def _check_serving(self, model: GatewayModel) -> None:
         error = None
