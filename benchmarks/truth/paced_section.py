@@ -80,10 +80,11 @@ class Row(NamedTuple):
 def knee_of(attainments: Mapping[int, float]) -> Knee:
     """The knee among populations that were measured.
 
-    Robots keep their phases when others join them, so no population is served better than a smaller
-    one; what was measured to say so is noise, and neighbours that do are averaged before the knee
-    is read off (isotonic regression). The first that happens to miss the target would be too small
-    a knee, the last that happens to reach it too large a one.
+    Robots keep their phases when others join them, so a population is hardly ever served better
+    than a smaller one, but where a batch fills sooner; what was measured to say so is mostly noise,
+    and neighbours that do are averaged before the knee is read off (isotonic regression). The first
+    that happens to miss the target would be too small a knee, the last that happens to reach it too
+    large a one.
 
     Args:
         attainments: Mean attainment by population.
@@ -208,9 +209,9 @@ def _introduction() -> str:
         " wait for their modelled, perturbed times and compute nothing. A knee is the largest"
         " population up to which the mean attainment over five draws of the robots' phases reaches"
         " 98 %; both sides have the same draws. Robots keep their phases when others join them, so"
-        " none is served better for it; where measured attainments say otherwise, neighbours are"
-        " averaged before the knee is read off (isotonic regression). *auto* is the best formation"
-        " by prediction."
+        " they are hardly ever served better for it, but where a batch fills sooner; where measured"
+        " attainments rise, neighbours are averaged before the knee is read off (isotonic"
+        " regression). *auto* is the best formation by prediction."
     )
 
 
